@@ -1,0 +1,1 @@
+//! The Rust half of the npm package.

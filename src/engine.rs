@@ -1,0 +1,378 @@
+//! The rules, the store's side: every decision about leases is made here.
+//!
+//! [`apply`] carries out one command on one lock; [`settle`] is what time alone does to a lock. Both are functions of
+//! what is stored, the command and the instant. Rule numbers are those of ARCHITECTURE.md.
+
+use crate::command::{
+    Acquire, Cancel, Command, Entrance, HOLDERS_SHOWN, Holder, INSPECTED, Lease, Lost, Refusal, Release, Renew, Reply,
+    Revoke, Waiter,
+};
+use crate::ledger::{Fault, Ledger, Open, Storage};
+use crate::lock::{Claim, Entry, Holding, Lock, Place, State};
+use crate::types::{Fence, Mode, Ms, Name, Token};
+
+/// How long a place outlives the ask that made or kept it, so that the next ask finds it.
+pub const GRACE_MS: Ms = 5_000;
+
+/// The first length of a lease that is granted to a waiter: one that died costs the queue no more.
+pub const CLAIM_MS: Ms = 5_000;
+
+/// The longest advice to wait before asking again.
+const RETRY_AFTER_MS: Ms = 1_000;
+
+/// The most waiters of one lock.
+pub const QUEUE_MAX: usize = 10_000;
+
+/// Something that happened to a lock beside the reply to the command that caused it.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Event {
+    /// The waiter at this place has the lease now.
+    Granted { place: Place, fence: Fence },
+    /// The waiter at this place has left the queue: cancelled, or it stopped asking.
+    Left { place: Place },
+    /// A live lease ended otherwise than by its own release.
+    Ended { token: Token, fence: Fence, reason: Lost },
+}
+
+/// What a command came to.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Outcome {
+    Reply(Reply),
+    /// The ask waits at this place: it is answered when an event says so, or with its [`standing`] when it has waited long enough.
+    Queued(Place),
+}
+
+/// Carries out a command on one lock at the instant `now` of the space's clock.
+///
+/// # Errors
+/// [`Fault`] where the storage failed; nothing may then be said to anybody.
+pub fn apply<S: Storage>(
+    ledger: &mut Ledger<S>,
+    lock: &Name,
+    command: &Command,
+    now: Ms,
+    events: &mut Vec<Event>,
+) -> Result<Outcome, Fault> {
+    let mut turn = Turn { open: ledger.open(lock)?, now, events };
+    turn.settle();
+    let outcome = match command {
+        Command::Acquire(acquire) => turn.acquire(acquire),
+        Command::Renew(renew) => Outcome::Reply(turn.renew(renew)),
+        Command::Release(release) => Outcome::Reply(turn.release(release)),
+        Command::Cancel(cancel) => Outcome::Reply(turn.cancel(cancel)),
+        Command::Inspect => Outcome::Reply(turn.inspect()),
+        Command::Revoke(revoke) => Outcome::Reply(turn.revoke(revoke)),
+    };
+    turn.settle();
+    ledger.close(lock, now);
+    Ok(outcome)
+}
+
+/// Does to a lock what is due at `now`: expires, forgets, grants.
+pub fn settle<S: Storage>(ledger: &mut Ledger<S>, lock: &Name, now: Ms, events: &mut Vec<Event>) -> Result<(), Fault> {
+    Turn { open: ledger.open(lock)?, now, events }.settle();
+    ledger.close(lock, now);
+    Ok(())
+}
+
+/// What the ask at this place is told as things stand; `None` when nobody is there.
+pub fn standing(lock: &Lock, name: &Name, place: Place, now: Ms) -> Option<Reply> {
+    let entry = lock.entry(place)?;
+    Some(match entry.state {
+        State::Waiting { .. } => Reply::Waiting { position: lock.ahead_of(place) + 1, retry_after: 0 },
+        State::Holding(holding) => granted(name, entry, &holding, now),
+        State::Ended { reason, .. } => Reply::Lost { reason },
+    })
+}
+
+/// One command's work on one lock.
+struct Turn<'a> {
+    open: Open<'a>,
+    now: Ms,
+    events: &'a mut Vec<Event>,
+}
+
+impl Turn<'_> {
+    fn acquire(&mut self, acquire: &Acquire) -> Outcome {
+        let terms = &acquire.terms;
+        if let Some(entry) = self.open.lock.by_request(&terms.token, &terms.request_id) {
+            return self.acquire_again(entry.clone(), acquire);
+        }
+        if let Some(reason) = self.open.journal.gone.request(self.open.name, &terms.token, &terms.request_id) {
+            return Outcome::Reply(Reply::Lost { reason });
+        }
+        if let Mode::Shared(limit) = terms.mode
+            && self.open.lock.shared_limit().is_some_and(|agreed| agreed != limit)
+        {
+            return Outcome::Reply(Reply::Refused(Refusal::LimitMismatch));
+        }
+        let newcomer = Entry {
+            place: self.open.lock.next_place(),
+            terms: terms.clone(),
+            asked_at: self.now,
+            state: State::Waiting { until: self.place_until(acquire) },
+            is_stored: false,
+        };
+        match acquire.entry {
+            Entrance::Steal => {
+                self.end_all(Lost::Stolen);
+                self.grant_at_once(newcomer)
+            }
+            // Nobody barges (rule 7): an empty queue is asked for before room is.
+            Entrance::Queue if self.open.lock.waiting() == 0 && self.admits(terms.mode) => self.grant_at_once(newcomer),
+            Entrance::Queue if acquire.wait.value() == 0 => Outcome::Reply(self.held()),
+            Entrance::Queue if self.open.lock.waiting() >= QUEUE_MAX => {
+                Outcome::Reply(Reply::Refused(Refusal::QueueFull))
+            }
+            Entrance::Queue => {
+                let place = newcomer.place;
+                self.open.put(newcomer);
+                Outcome::Queued(place)
+            }
+        }
+    }
+
+    /// The same token and requestId again: the same lease, or the same place (rule 6).
+    fn acquire_again(&mut self, mut entry: Entry, acquire: &Acquire) -> Outcome {
+        match entry.state {
+            State::Waiting { .. } => {
+                let place = entry.place;
+                entry.state = State::Waiting { until: self.place_until(acquire) };
+                self.open.put(entry);
+                Outcome::Queued(place)
+            }
+            State::Ended { reason, .. } => Outcome::Reply(Reply::Lost { reason }),
+            State::Holding(holding) => Outcome::Reply(granted(self.open.name, &entry, &holding, self.now)),
+        }
+    }
+
+    fn renew(&mut self, renew: &Renew) -> Reply {
+        match self.guard(&renew.token, renew.fence) {
+            Err(reason) => Reply::Lost { reason },
+            Ok((mut entry, mut holding)) => {
+                entry.terms.ttl = renew.ttl.unwrap_or(entry.terms.ttl);
+                holding.claim = Claim::Made;
+                holding.expires_at = end_of(&entry, holding.granted_at, self.now, entry.terms.ttl.value());
+                entry.state = State::Holding(holding);
+                let lease = lease(self.open.name, &entry, &holding, self.now);
+                self.open.put(entry);
+                Reply::Renewed { lease }
+            }
+        }
+    }
+
+    fn release(&mut self, release: &Release) -> Reply {
+        match self.guard(&release.token, release.fence) {
+            Err(reason) => Reply::Lost { reason },
+            Ok((entry, _)) => {
+                self.forget(&entry);
+                Reply::Released
+            }
+        }
+    }
+
+    fn cancel(&mut self, cancel: &Cancel) -> Reply {
+        let Cancel { token, request_id } = cancel;
+        match self.open.lock.by_request(token, request_id).cloned() {
+            // Remembered, so that an acquire that comes after its own cancel is nobody's ghost.
+            None => self.open.journal.gone.remember(self.open.name, token, request_id, None, Lost::Released),
+            Some(entry) => match entry.state {
+                State::Waiting { .. } => {
+                    self.forget(&entry);
+                    self.events.push(Event::Left { place: entry.place });
+                }
+                State::Holding(Holding { claim: Claim::Answered | Claim::Open, .. }) => self.forget(&entry),
+                // Already lived in: only its release ends it.
+                State::Holding(holding @ Holding { claim: Claim::Made, .. }) => {
+                    return granted(self.open.name, &entry, &holding, self.now);
+                }
+                State::Ended { .. } => {}
+            },
+        }
+        Reply::Cancelled
+    }
+
+    fn inspect(&mut self) -> Reply {
+        let waiters = self.open.lock.waiters().take(INSPECTED).map(|entry| waiter(entry, self.now)).collect();
+        Reply::Inspected {
+            lock: self.open.name.clone(),
+            holders: holders(self.open.lock, self.now, INSPECTED),
+            waiters,
+        }
+    }
+
+    fn revoke(&mut self, revoke: &Revoke) -> Reply {
+        let count = match revoke.fence {
+            None => self.end_all(Lost::Revoked),
+            Some(fence) => match self.open.lock.by_fence(fence).cloned() {
+                Some(entry) if matches!(entry.state, State::Holding(_)) => {
+                    self.end(entry, fence, Lost::Revoked);
+                    1
+                }
+                Some(_) | None => 0,
+            },
+        };
+        Reply::Revoked { count }
+    }
+
+    /// Rule 5: only the token *and* the fence of a live lease may act on it.
+    fn guard(&self, token: &Token, fence: Fence) -> Result<(Entry, Holding), Lost> {
+        let entry = self.open.lock.by_fence(fence).filter(|entry| entry.terms.token == *token);
+        match entry.map(|entry| (entry, entry.state)) {
+            Some((entry, State::Holding(holding))) => Ok((entry.clone(), holding)),
+            Some((_, State::Ended { reason, .. })) => Err(reason),
+            Some((_, State::Waiting { .. })) => Err(Lost::Unknown),
+            None => Err(self.open.journal.gone.lease(self.open.name, token, fence).unwrap_or(Lost::Unknown)),
+        }
+    }
+
+    /// What time alone does, up to now: rule 3 (expiry is a comparison), then rule 7 (the queue moves up).
+    fn settle(&mut self) {
+        while let Some(entry) = self.open.lock.first_due().filter(|entry| entry.due_at() <= self.now).cloned() {
+            match entry.state {
+                State::Holding(holding) => self.expire(entry, holding),
+                State::Ended { .. } => {
+                    self.open.remove(entry.place);
+                }
+                State::Waiting { .. } => {
+                    self.open.remove(entry.place);
+                    self.events.push(Event::Left { place: entry.place });
+                }
+            }
+        }
+        while let Some(head) = self.open.lock.head().filter(|head| self.admits(head.terms.mode)).cloned() {
+            let place = head.place;
+            let Some(holding) = self.grant(head, Claim::Open) else { return };
+            self.events.push(Event::Granted { place, fence: holding.fence });
+        }
+    }
+
+    /// Rule 1, and rule 12's delay: whether one more lease of this mode may live now.
+    fn admits(&self, mode: Mode) -> bool {
+        self.open.lock.closed_until() <= self.now && self.open.lock.has_room_for(mode)
+    }
+
+    /// Grants in the reply to the ask itself.
+    fn grant_at_once(&mut self, newcomer: Entry) -> Outcome {
+        let place = newcomer.place;
+        let granted = self.grant(newcomer, Claim::Answered);
+        let reply = granted.and_then(|_| standing(self.open.lock, self.open.name, place, self.now));
+        Outcome::Reply(reply.unwrap_or(Reply::Refused(Refusal::Unavailable)))
+    }
+
+    /// `None`, and nothing done, when the space has used up its fences.
+    fn grant(&mut self, mut entry: Entry, claim: Claim) -> Option<Holding> {
+        let fence = self.open.journal.next_fence()?;
+        let ttl = entry.terms.ttl.value();
+        let length = match claim {
+            Claim::Open => ttl.min(CLAIM_MS),
+            Claim::Answered | Claim::Made => ttl,
+        };
+        let holding =
+            Holding { fence, granted_at: self.now, expires_at: end_of(&entry, self.now, self.now, length), claim };
+        entry.state = State::Holding(holding);
+        self.open.put(entry);
+        Some(holding)
+    }
+
+    /// A lease that nobody claimed closes nothing: it costs the queue its window and no more.
+    fn expire(&mut self, mut entry: Entry, holding: Holding) {
+        let delay = match holding.claim {
+            Claim::Open => 0,
+            Claim::Answered | Claim::Made => entry.terms.lock_delay.value(),
+        };
+        let closed_until = holding.expires_at.saturating_add(delay);
+        let until = holding.expires_at.saturating_add(entry.terms.ttl.value()).max(closed_until);
+        let (token, fence) = (entry.terms.token.clone(), holding.fence);
+        entry.state = State::Ended { fence, reason: Lost::Expired, until, closed_until };
+        self.open.put_unwritten(entry);
+        self.events.push(Event::Ended { token, fence, reason: Lost::Expired });
+    }
+
+    fn end_all(&mut self, reason: Lost) -> usize {
+        let all: Vec<_> = self.open.lock.holders().map(|(entry, holding)| (entry.clone(), holding.fence)).collect();
+        let count = all.len();
+        for (entry, fence) in all {
+            self.end(entry, fence, reason);
+        }
+        count
+    }
+
+    /// Ends a live lease and remembers why for its ttl, so that its holder hears it at its next renewal at the latest.
+    fn end(&mut self, mut entry: Entry, fence: Fence, reason: Lost) {
+        let token = entry.terms.token.clone();
+        let until = self.now.saturating_add(entry.terms.ttl.value());
+        entry.state = State::Ended { fence, reason, until, closed_until: 0 };
+        self.open.put(entry);
+        self.events.push(Event::Ended { token, fence, reason });
+    }
+
+    /// Removes an entry whose owner is done with it.
+    fn forget(&mut self, entry: &Entry) {
+        let terms = &entry.terms;
+        self.open.remove(entry.place);
+        self.open.journal.gone.remember(self.open.name, &terms.token, &terms.request_id, entry.fence(), Lost::Released);
+    }
+
+    fn held(&self) -> Reply {
+        let lock = &self.open.lock;
+        let opens_at = lock.first_expiry().unwrap_or(0).max(lock.closed_until());
+        Reply::Held {
+            holders: holders(lock, self.now, HOLDERS_SHOWN),
+            queue: lock.waiting(),
+            retry_after: opens_at.saturating_sub(self.now).clamp(1, RETRY_AFTER_MS),
+        }
+    }
+
+    fn place_until(&self, acquire: &Acquire) -> Ms {
+        self.now.saturating_add(acquire.wait.value()).saturating_add(GRACE_MS)
+    }
+}
+
+/// Rule 12: no lease lives past its grant plus maxHoldMs.
+fn end_of(entry: &Entry, granted_at: Ms, now: Ms, length: Ms) -> Ms {
+    let wanted = now.saturating_add(length);
+    match entry.terms.max_hold {
+        Some(max_hold) => wanted.min(granted_at.saturating_add(max_hold.value())),
+        None => wanted,
+    }
+}
+
+fn granted(lock: &Name, entry: &Entry, holding: &Holding, now: Ms) -> Reply {
+    let waited = holding.granted_at.saturating_sub(entry.asked_at);
+    Reply::Granted { lease: lease(lock, entry, holding, now), waited }
+}
+
+fn lease(lock: &Name, entry: &Entry, holding: &Holding, now: Ms) -> Lease {
+    Lease {
+        lock: lock.clone(),
+        token: entry.terms.token.clone(),
+        fence: holding.fence,
+        mode: entry.terms.mode,
+        ttl: entry.terms.ttl,
+        expires_in: holding.expires_at.saturating_sub(now),
+        expires_at: holding.expires_at,
+    }
+}
+
+/// The first `count` holders of a lock, in the order of their grants.
+pub fn holders(lock: &Lock, now: Ms, count: usize) -> Vec<Holder> {
+    let holder = |(entry, holding): (&Entry, &Holding)| Holder {
+        fence: holding.fence,
+        mode: entry.terms.mode,
+        client_id: entry.terms.client_id.clone(),
+        info: entry.terms.info.clone(),
+        held: now.saturating_sub(holding.granted_at),
+        expires_in: holding.expires_at.saturating_sub(now),
+    };
+    lock.holders().take(count).map(holder).collect()
+}
+
+fn waiter(entry: &Entry, now: Ms) -> Waiter {
+    Waiter {
+        mode: entry.terms.mode,
+        client_id: entry.terms.client_id.clone(),
+        info: entry.terms.info.clone(),
+        waited: now.saturating_sub(entry.asked_at),
+    }
+}

@@ -1,0 +1,466 @@
+//! The wire format: every field name there is, in and out, and what each reply is in HTTP.
+//!
+//! Commands come in as [`Json`] and become data that cannot be wrong ([`request`]); replies go out as [`Json`]
+//! ([`reply`]). For the other end, [`fields`] writes a command and [`heard`] reads a reply.
+
+use crate::command::{
+    Acquire, Cancel, Command, Entrance, Holder, Lease, List, Lost, Refusal, Release, Renew, Reply, Request, Revoke,
+    Summary, Terms, Waiter,
+};
+use crate::json::Json;
+use crate::session::{Grant, Heard};
+use crate::types::{
+    ClientId, Expected, Fence, Info, Limit, LockDelay, MaxHold, Mode, Name, Note, PageSize, RequestId, Token, Ttl, Wait,
+};
+
+/// The largest body of a command, in bytes.
+pub const MAX_BODY_BYTES: usize = 16 * 1024;
+
+/// What is asked for, before its fields are looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Op {
+    Acquire,
+    Renew,
+    Release,
+    Cancel,
+    Inspect,
+    List,
+    Revoke,
+}
+
+impl Op {
+    pub const ALL: [Op; 7] = [Op::Acquire, Op::Renew, Op::Release, Op::Cancel, Op::Inspect, Op::List, Op::Revoke];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Op::Acquire => "acquire",
+            Op::Renew => "renew",
+            Op::Release => "release",
+            Op::Cancel => "cancel",
+            Op::Inspect => "inspect",
+            Op::List => "list",
+            Op::Revoke => "revoke",
+        }
+    }
+
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|op| op.name() == name)
+    }
+}
+
+/// Reads what was asked.
+///
+/// # Errors
+/// [`Refusal::Invalid`] with the first field that is missing, wrong, or not known.
+pub fn request(op: Op, lock: &Json, fields: Json) -> Result<Request, Refusal> {
+    let mut fields = Fields::new(fields)?;
+    let request = match op {
+        Op::List => Request::List(List {
+            prefix: fields.optional("prefix", prefix)?.unwrap_or_default(),
+            cursor: fields.optional("cursor", name)?,
+            page_size: fields.optional("pageSize", number(PageSize::new))?.unwrap_or(PageSize::DEFAULT),
+        }),
+        Op::Acquire | Op::Renew | Op::Release | Op::Cancel | Op::Inspect | Op::Revoke => {
+            let lock = name(lock).map_err(|expected| invalid("lock", expected))?;
+            Request::Lock { lock, command: command(op, &mut fields)? }
+        }
+    };
+    fields.end()?;
+    Ok(request)
+}
+
+fn command(op: Op, fields: &mut Fields) -> Result<Command, Refusal> {
+    Ok(match op {
+        Op::Acquire => Command::Acquire(acquire(fields)?),
+        Op::Renew => Command::Renew(Renew {
+            token: fields.required("token", text(Token::new))?,
+            fence: fields.required("fence", number(Fence::new))?,
+            ttl: fields.optional("ttlMs", number(Ttl::new))?,
+        }),
+        Op::Release => Command::Release(Release {
+            token: fields.required("token", text(Token::new))?,
+            fence: fields.required("fence", number(Fence::new))?,
+        }),
+        Op::Cancel => Command::Cancel(Cancel {
+            token: fields.required("token", text(Token::new))?,
+            request_id: fields.required("requestId", text(RequestId::new))?,
+        }),
+        Op::Revoke => Command::Revoke(Revoke {
+            fence: fields.optional("fence", number(Fence::new))?,
+            reason: fields.optional("reason", text(Note::new))?,
+        }),
+        Op::Inspect | Op::List => Command::Inspect,
+    })
+}
+
+fn acquire(fields: &mut Fields) -> Result<Acquire, Refusal> {
+    let token = fields.required("token", text(Token::new))?;
+    let request_id = fields.required("requestId", text(RequestId::new))?;
+    let wait = fields.optional("waitMs", number(Wait::new))?.unwrap_or(Wait::NONE);
+    let is_shared = fields.optional("mode", is_shared)?.unwrap_or(false);
+    let limit = fields.optional("limit", number(Limit::new))?;
+    let mode = match (is_shared, limit) {
+        (true, limit) => Mode::Shared(limit),
+        (false, None) => Mode::Exclusive,
+        (false, Some(_)) => return Err(invalid("limit", Expected("left out unless mode is \"shared\""))),
+    };
+    let entry = match (fields.optional("steal", boolean)?.unwrap_or(false), mode) {
+        (false, _) => Entrance::Queue,
+        (true, Mode::Exclusive) => Entrance::Steal,
+        (true, Mode::Shared(_)) => return Err(invalid("steal", Expected("left out or false when mode is \"shared\""))),
+    };
+    let terms = Terms {
+        token,
+        request_id,
+        mode,
+        ttl: fields.optional("ttlMs", number(Ttl::new))?.unwrap_or(Ttl::DEFAULT),
+        max_hold: fields.optional("maxHoldMs", number(MaxHold::new))?,
+        lock_delay: fields.optional("lockDelayMs", number(LockDelay::new))?.unwrap_or(LockDelay::NONE),
+        client_id: fields.optional("clientId", text(ClientId::new))?,
+        info: fields.optional("info", |json| Info::new(json.clone()))?,
+    };
+    Ok(Acquire { terms, wait, entry })
+}
+
+/// The members of a command that nobody has asked for yet.
+struct Fields(Vec<(Box<str>, Json)>);
+
+impl Fields {
+    fn new(json: Json) -> Result<Self, Refusal> {
+        match json {
+            Json::Object(members) => Ok(Self(members)),
+            Json::Null | Json::Bool(_) | Json::Number(_) | Json::Text(_) | Json::List(_) => {
+                Err(invalid("body", Expected("one JSON object")))
+            }
+        }
+    }
+
+    fn optional<T>(
+        &mut self,
+        field: &'static str,
+        parse: impl FnOnce(&Json) -> Result<T, Expected>,
+    ) -> Result<Option<T>, Refusal> {
+        match self.0.iter().position(|(name, _)| **name == *field) {
+            Some(at) => parse(&self.0.swap_remove(at).1).map(Some).map_err(|expected| invalid(field, expected)),
+            None => Ok(None),
+        }
+    }
+
+    fn required<T>(
+        &mut self,
+        field: &'static str,
+        parse: impl FnOnce(&Json) -> Result<T, Expected>,
+    ) -> Result<T, Refusal> {
+        self.optional(field, parse)?.ok_or_else(|| invalid(field, Expected("given")))
+    }
+
+    fn end(self) -> Result<(), Refusal> {
+        match self.0.first() {
+            Some((field, _)) => Err(invalid(field, Expected("left out: there is no such field"))),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A refusal of `field`. A field named by somebody else may be long: it is cut.
+pub fn invalid(field: &str, expected: Expected) -> Refusal {
+    Refusal::Invalid { field: field.chars().take(64).collect(), expected: expected.0 }
+}
+
+fn number<T>(new: fn(f64) -> Result<T, Expected>) -> impl FnOnce(&Json) -> Result<T, Expected> {
+    move |json| match json {
+        Json::Number(number) => new(*number),
+        Json::Null | Json::Bool(_) | Json::Text(_) | Json::List(_) | Json::Object(_) => new(f64::NAN),
+    }
+}
+
+fn text<T>(new: fn(&str) -> Result<T, Expected>) -> impl FnOnce(&Json) -> Result<T, Expected> {
+    move |json| match json {
+        Json::Text(text) => new(text),
+        Json::Null | Json::Bool(_) | Json::Number(_) | Json::List(_) | Json::Object(_) => new(""),
+    }
+}
+
+fn name(json: &Json) -> Result<Name, Expected> {
+    text(Name::new)(json)
+}
+
+fn prefix(json: &Json) -> Result<String, Expected> {
+    match json {
+        Json::Text(text) if text.len() <= Name::MAX_BYTES => Ok(text.to_string()),
+        _ => Err(Expected("at most 512 bytes of UTF-8")),
+    }
+}
+
+fn boolean(json: &Json) -> Result<bool, Expected> {
+    if let Json::Bool(value) = json { Ok(*value) } else { Err(Expected("true or false")) }
+}
+
+fn is_shared(json: &Json) -> Result<bool, Expected> {
+    match json {
+        Json::Text(mode) if **mode == *"exclusive" => Ok(false),
+        Json::Text(mode) if **mode == *"shared" => Ok(true),
+        _ => Err(Expected("\"exclusive\" or \"shared\"")),
+    }
+}
+
+/// A reply as it goes out: its HTTP status, and its members. `space` is the name of the space that replies.
+pub fn reply(reply: &Reply, space: &str) -> (u16, Json) {
+    match reply {
+        Reply::Granted { lease, waited } => {
+            (200, status("granted", vec![("lease", lease_out(lease, space)), ("waitedMs", integer(*waited))]))
+        }
+        Reply::Held { holders, queue, retry_after } => {
+            let holders = holders.iter().map(|holder| object(holder_out(holder))).collect();
+            let queue = integer(*queue as u64);
+            (
+                409,
+                status(
+                    "held",
+                    vec![("holders", Json::List(holders)), ("queue", queue), ("retryAfterMs", integer(*retry_after))],
+                ),
+            )
+        }
+        Reply::Waiting { position, retry_after } => (
+            202,
+            status("waiting", vec![("position", integer(*position as u64)), ("retryAfterMs", integer(*retry_after))]),
+        ),
+        Reply::Renewed { lease } => (200, status("renewed", vec![("lease", lease_out(lease, space))])),
+        Reply::Lost { reason } => (409, status("lost", vec![("reason", string(lost_name(*reason)))])),
+        Reply::Released => (200, status("released", vec![])),
+        Reply::Cancelled => (200, status("cancelled", vec![])),
+        Reply::Inspected { lock, holders, waiters } => {
+            let waiters = Json::List(waiters.iter().map(waiter_out).collect());
+            (
+                200,
+                object(vec![("lock", string(lock.as_str())), ("holders", holders_out(holders)), ("waiters", waiters)]),
+            )
+        }
+        Reply::Listed { locks, cursor } => {
+            let mut members = vec![("locks", Json::List(locks.iter().map(summary_out).collect()))];
+            members.extend(cursor.as_ref().map(|cursor| ("cursor", string(cursor.as_str()))));
+            (200, object(members))
+        }
+        Reply::Revoked { count } => (200, object(vec![("revoked", integer(*count as u64))])),
+        Reply::Refused(refusal) => problem(refusal),
+    }
+}
+
+/// Problem details (RFC 9457) of a refusal.
+pub fn problem(refusal: &Refusal) -> (u16, Json) {
+    let (status, code, title) = match refusal {
+        Refusal::Invalid { .. } => (400, "invalid_argument", "A field is missing or wrong"),
+        Refusal::LimitMismatch => (409, "limit_mismatch", "The lock is in use with another limit"),
+        Refusal::QueueFull => (429, "queue_full", "Too many wait for this lock"),
+        Refusal::Unavailable => (503, "unavailable", "The lease store could not answer"),
+        Refusal::TooLarge { .. } => (413, "too_large", "The request is too large"),
+        Refusal::NotFound => (404, "not_found", "There is nothing at this address"),
+        Refusal::MethodNotAllowed => (405, "method_not_allowed", "This address does not know that method"),
+        Refusal::UnsupportedMediaType => (415, "unsupported_media_type", "The body is not application/json"),
+        Refusal::NotConfigured => (503, "unavailable", "This service has no keys and so lets nobody in"),
+    };
+    let detail = match refusal {
+        Refusal::Invalid { field, expected } => format!("{field} must be {expected}"),
+        Refusal::TooLarge { expected } => format!("it must be {expected}"),
+        Refusal::LimitMismatch => {
+            "ask with the limit that the holders and waiters have, or wait until they are gone".into()
+        }
+        Refusal::QueueFull => "try again later".into(),
+        Refusal::Unavailable => "repeat the request as it is: whether it took effect is unknown".into(),
+        Refusal::NotFound => "see /openapi.json for what there is".into(),
+        Refusal::MethodNotAllowed => "see the Allow header".into(),
+        Refusal::UnsupportedMediaType => "send Content-Type: application/json".into(),
+        Refusal::NotConfigured => {
+            "set the secret LEASEHOLD_KEYS, or LEASEHOLD_OPEN to \"true\" for local development".into()
+        }
+    };
+    let mut members = vec![
+        ("type", Json::Text(format!("urn:leasehold:problem:{code}").into())),
+        ("title", string(title)),
+        ("status", integer(u64::from(status))),
+        ("code", string(code)),
+        ("detail", Json::Text(detail.into())),
+    ];
+    if let Refusal::Invalid { field, .. } = refusal {
+        members.push(("field", string(field)));
+    }
+    (status, object(members))
+}
+
+fn lease_out(lease: &Lease, space: &str) -> Json {
+    object(vec![
+        ("space", string(space)),
+        ("lock", string(lease.lock.as_str())),
+        ("token", string(lease.token.as_str())),
+        ("fence", integer(lease.fence.value())),
+        ("mode", string(mode_name(lease.mode))),
+        ("ttlMs", integer(lease.ttl.value())),
+        ("expiresInMs", integer(lease.expires_in)),
+        ("expiresAt", integer(lease.expires_at)),
+    ])
+}
+
+/// A holder as a refusal shows it.
+fn holder_out(holder: &Holder) -> Vec<(&'static str, Json)> {
+    let mut members = vec![("fence", integer(holder.fence.value())), ("mode", string(mode_name(holder.mode)))];
+    members.extend(holder.client_id.as_ref().map(|client_id| ("clientId", string(client_id.as_str()))));
+    members.extend(holder.info.as_ref().map(|info| ("info", info.as_json().clone())));
+    members.push(("expiresInMs", integer(holder.expires_in)));
+    members
+}
+
+/// Holders as an inspection shows them: since when, too.
+fn holders_out(holders: &[Holder]) -> Json {
+    let with_held = |holder: &Holder| {
+        let mut members = holder_out(holder);
+        members.push(("heldMs", integer(holder.held)));
+        object(members)
+    };
+    Json::List(holders.iter().map(with_held).collect())
+}
+
+fn waiter_out(waiter: &Waiter) -> Json {
+    let mut members = vec![("mode", string(mode_name(waiter.mode)))];
+    members.extend(waiter.client_id.as_ref().map(|client_id| ("clientId", string(client_id.as_str()))));
+    members.extend(waiter.info.as_ref().map(|info| ("info", info.as_json().clone())));
+    members.push(("waitedMs", integer(waiter.waited)));
+    object(members)
+}
+
+fn summary_out(summary: &Summary) -> Json {
+    object(vec![
+        ("lock", string(summary.lock.as_str())),
+        ("holders", holders_out(&summary.holders)),
+        ("queue", integer(summary.queue as u64)),
+    ])
+}
+
+/// The members of a command, as [`request`] reads them.
+pub fn fields(command: &Command) -> (Op, Json) {
+    let (op, members) = match command {
+        Command::Acquire(acquire) => (Op::Acquire, acquire_fields(acquire)),
+        Command::Renew(Renew { token, fence, ttl }) => {
+            let mut members = vec![("token", string(token.as_str())), ("fence", integer(fence.value()))];
+            members.extend(ttl.map(|ttl| ("ttlMs", integer(ttl.value()))));
+            (Op::Renew, members)
+        }
+        Command::Release(Release { token, fence }) => {
+            (Op::Release, vec![("token", string(token.as_str())), ("fence", integer(fence.value()))])
+        }
+        Command::Cancel(Cancel { token, request_id }) => {
+            (Op::Cancel, vec![("token", string(token.as_str())), ("requestId", string(request_id.as_str()))])
+        }
+        Command::Inspect => (Op::Inspect, vec![]),
+        Command::Revoke(Revoke { fence, reason }) => {
+            let mut members = Vec::new();
+            members.extend(fence.map(|fence| ("fence", integer(fence.value()))));
+            members.extend(reason.as_ref().map(|reason| ("reason", string(reason.as_str()))));
+            (Op::Revoke, members)
+        }
+    };
+    (op, object(members))
+}
+
+fn acquire_fields(acquire: &Acquire) -> Vec<(&'static str, Json)> {
+    let Acquire { terms, wait, entry } = acquire;
+    let mut members = vec![
+        ("token", string(terms.token.as_str())),
+        ("requestId", string(terms.request_id.as_str())),
+        ("ttlMs", integer(terms.ttl.value())),
+        ("waitMs", integer(wait.value())),
+        ("mode", string(mode_name(terms.mode))),
+    ];
+    if let Mode::Shared(Some(limit)) = terms.mode {
+        members.push(("limit", integer(limit.value())));
+    }
+    members.extend(terms.max_hold.map(|max_hold| ("maxHoldMs", integer(max_hold.value()))));
+    if terms.lock_delay != LockDelay::NONE {
+        members.push(("lockDelayMs", integer(terms.lock_delay.value())));
+    }
+    members.extend(terms.client_id.as_ref().map(|client_id| ("clientId", string(client_id.as_str()))));
+    members.extend(terms.info.as_ref().map(|info| ("info", info.as_json().clone())));
+    if *entry == Entrance::Steal {
+        members.push(("steal", Json::Bool(true)));
+    }
+    members
+}
+
+/// Reads a reply to acquire, renew, release or cancel; `None` where it is none of those that [`reply`] writes.
+pub fn heard(json: &Json) -> Option<Heard> {
+    Some(match text_of(member(json, "status")?)? {
+        "granted" => Heard::Granted { grant: grant(member(json, "lease")?)?, waited: length(json, "waitedMs")? },
+        "held" => Heard::Held { retry_after: length(json, "retryAfterMs")? },
+        "waiting" => Heard::Waiting { retry_after: length(json, "retryAfterMs")? },
+        "renewed" => Heard::Renewed { grant: grant(member(json, "lease")?)? },
+        "lost" => Heard::Lost(lost_from(text_of(member(json, "reason")?)?)),
+        "released" => Heard::Released,
+        "cancelled" => Heard::Cancelled,
+        _ => return None,
+    })
+}
+
+fn grant(lease: &Json) -> Option<Grant> {
+    Some(Grant {
+        fence: number(Fence::new)(member(lease, "fence")?).ok()?,
+        ttl: number(Ttl::new)(member(lease, "ttlMs")?).ok()?,
+        expires_in: length(lease, "expiresInMs")?,
+        expires_at: length(lease, "expiresAt")?,
+    })
+}
+
+fn member<'a>(json: &'a Json, name: &str) -> Option<&'a Json> {
+    match json {
+        Json::Object(members) => members.iter().find(|(other, _)| **other == *name).map(|(_, value)| value),
+        Json::Null | Json::Bool(_) | Json::Number(_) | Json::Text(_) | Json::List(_) => None,
+    }
+}
+
+fn text_of(json: &Json) -> Option<&str> {
+    if let Json::Text(text) = json { Some(text) } else { None }
+}
+
+fn length(json: &Json, name: &str) -> Option<u64> {
+    match member(json, name)? {
+        Json::Number(number) if *number >= 0.0 => Some(*number as u64),
+        _ => None,
+    }
+}
+
+pub fn lost_name(reason: Lost) -> &'static str {
+    match reason {
+        Lost::Expired => "expired",
+        Lost::Released => "released",
+        Lost::Revoked => "revoked",
+        Lost::Stolen => "stolen",
+        Lost::Unknown => "unknown",
+    }
+}
+
+fn lost_from(name: &str) -> Lost {
+    let all = [Lost::Expired, Lost::Released, Lost::Revoked, Lost::Stolen];
+    all.into_iter().find(|reason| lost_name(*reason) == name).unwrap_or(Lost::Unknown)
+}
+
+pub fn mode_name(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Exclusive => "exclusive",
+        Mode::Shared(_) => "shared",
+    }
+}
+
+fn status(name: &str, mut members: Vec<(&'static str, Json)>) -> Json {
+    members.insert(0, ("status", string(name)));
+    object(members)
+}
+
+fn object(members: Vec<(&'static str, Json)>) -> Json {
+    Json::Object(members.into_iter().map(|(name, value)| (name.into(), value)).collect())
+}
+
+fn string(text: &str) -> Json {
+    Json::Text(text.into())
+}
+
+fn integer(value: u64) -> Json {
+    Json::Number(value as f64)
+}

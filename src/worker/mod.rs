@@ -1,0 +1,1 @@
+//! The Durable Object and its HTTP surface.

@@ -1,0 +1,66 @@
+//! What `dist/` holds, and what it takes to fill it.
+
+use std::process::ExitCode;
+use std::thread;
+
+use anyhow::{Result, anyhow};
+
+use crate::command::root;
+use crate::wasm::Artefact;
+use crate::{bundle, tools};
+
+const WORKER: Artefact = Artefact { name: "worker", features: "worker" };
+/// The Worker that panics when it is told to. It is for the tests, and never in `dist/`.
+const FAULTS: Artefact = Artefact { name: "faults", features: "worker,faults" };
+const BINDING: Artefact = Artefact { name: "binding", features: "binding" };
+
+/// The whole npm package.
+pub fn everything() -> Result<ExitCode> {
+    compile(&[&WORKER, &BINDING])?;
+    finish_worker()?;
+    finish_binding()?;
+    bundle::types()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What the tests need: the npm package, and the Worker with faults.
+pub fn for_tests() -> Result<()> {
+    everything()?;
+    FAULTS.compile()?;
+    FAULTS.post_process(&root().join("target/faults/dist/worker.wasm"))?;
+    bundle::faults()
+}
+
+/// The Worker alone, without types.
+pub fn worker() -> Result<ExitCode> {
+    compile(&[&WORKER])?;
+    finish_worker()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The binding alone, without types.
+pub fn binding() -> Result<ExitCode> {
+    compile(&[&BINDING])?;
+    finish_binding()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn finish_worker() -> Result<()> {
+    WORKER.post_process(&root().join("dist/worker.wasm"))?;
+    bundle::worker()
+}
+
+fn finish_binding() -> Result<()> {
+    BINDING.post_process(&root().join("dist/leasehold.wasm"))?;
+    bundle::binding()
+}
+
+/// Compiles while npm installs: one waits for the processor, the other for the network.
+fn compile(artefacts: &[&Artefact]) -> Result<()> {
+    thread::scope(|scope| {
+        let packages = scope.spawn(|| tools::npm_packages().and_then(|()| tools::node()));
+        tools::wasm_target()?;
+        artefacts.iter().try_for_each(|artefact| artefact.compile())?;
+        packages.join().map_err(|_| anyhow!("the installation of the npm packages broke off"))?
+    })
+}

@@ -1,0 +1,44 @@
+//! `check`: format, lint, documentation and types. The first complaint ends it.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+use crate::build;
+use crate::command::{cargo, run, say};
+use crate::tools::{self, WASM_TARGET, run_npm};
+
+/// The features that make a WebAssembly artefact: each is built without the others.
+const ARTEFACTS: [&str; 4] = ["worker", "worker,faults", "binding", "component"];
+
+pub fn everything() -> Result<ExitCode> {
+    say("Checking", "format of the Rust");
+    run(&mut cargo(&["fmt", "--all", "--check"]))?;
+
+    say("Checking", "lints and documentation, native");
+    clippy(&["--workspace", "--all-targets"])?;
+    document(&["--workspace"])?;
+
+    tools::wasm_target()?;
+    for feature in ARTEFACTS {
+        say("Checking", &format!("lints and documentation, {feature}"));
+        let artefact = ["--package", "leasehold", "--lib", "--target", WASM_TARGET, "--features", feature];
+        clippy(&artefact)?;
+        document(&artefact)?;
+    }
+
+    // The types are those of the glue and of the npm package, so both are built first.
+    build::everything()?;
+    say("Checking", "types and format of the TypeScript");
+    run_npm("tsc", &["--project", "."])?;
+    run_npm("prettier", &["--check", "--log-level=warn", "."])?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn clippy(selection: &[&str]) -> Result<()> {
+    run(cargo(&["clippy", "--quiet"]).args(selection).args(["--", "-D", "warnings"]))
+}
+
+fn document(selection: &[&str]) -> Result<()> {
+    run(cargo(&["doc", "--quiet", "--no-deps"]).args(selection).env("RUSTDOCFLAGS", "-D warnings"))
+}

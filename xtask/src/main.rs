@@ -1,0 +1,51 @@
+//! `cargo xtask <command>`: builds, serves, tests and checks Leasehold, and does the set-up that needs.
+
+mod build;
+mod bundle;
+mod check;
+mod command;
+mod freshness;
+mod serve;
+mod test;
+mod tools;
+mod wasm;
+
+use std::env;
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+cargo xtask <command>
+
+  build                     everything into dist/
+  build worker | binding    one artefact
+  start                     the Worker on workerd, for local use; PORT sets the port (8787)
+  test                      build, then every test
+  test core                 the Rust tests of the package leasehold
+  test <word>               the JavaScript tests of the files whose path contains the word
+  check                     format, lint, documentation, types";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let outcome = match words[..] {
+        ["build"] => build::everything(),
+        ["build", "worker"] => build::worker(),
+        ["build", "binding"] => build::binding(),
+        ["start"] => serve::start(),
+        ["test"] => test::everything(),
+        ["test", "core"] => test::core(),
+        ["test", word] => test::javascript(word),
+        ["check"] => check::everything(),
+        _ => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match outcome {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
