@@ -7,8 +7,15 @@ use crate::types::{
 /// Something asked of a space.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Request {
-    Lock { lock: Name, command: Command },
+    Lock {
+        lock: Name,
+        command: Command,
+    },
     List(List),
+    /// The first page of a list, and from then on every change of the locks with that prefix. Over a socket only.
+    Watch(Watch),
+    /// No more changes for that prefix.
+    Unwatch(Watch),
 }
 
 /// Something asked about one lock.
@@ -88,6 +95,11 @@ pub struct List {
     pub page_size: PageSize,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Watch {
+    pub prefix: String,
+}
+
 #[derive(Debug, Clone, PartialEq)]
 pub enum Reply {
     Granted {
@@ -125,6 +137,11 @@ pub enum Reply {
     Revoked {
         count: usize,
     },
+    Watching {
+        locks: Vec<Summary>,
+        cursor: Option<Name>,
+    },
+    Unwatched,
     Refused(Refusal),
 }
 
@@ -175,6 +192,29 @@ pub struct Summary {
     pub queue: usize,
 }
 
+/// What a socket is told without having asked.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Push {
+    /// The ask that waited has its lease.
+    Granted { request_id: RequestId, lease: Lease, waited: Ms },
+    /// A lease was ended by somebody else.
+    Ended { lock: Name, fence: Fence, reason: Lost },
+    /// A watched lock changed: how, and what it is now.
+    Changed { change: Change, fence: Option<Fence>, now: Summary },
+}
+
+/// How a lock changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    Acquired,
+    Released,
+    Expired,
+    Revoked,
+    Stolen,
+    Queued,
+    Left,
+}
+
 /// Why a token and fence no longer hold the lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lost {
@@ -201,6 +241,8 @@ pub enum Refusal {
     /// The store could not make it durable. Whether it happened is unknown until asked again.
     Unavailable,
     NotFound,
+    /// Asked for by other means than a socket, which alone can be told of changes.
+    NeedsSocket,
     MethodNotAllowed,
     UnsupportedMediaType,
     /// Neither keys nor the word that none are wanted: nobody is let in.

@@ -9,7 +9,7 @@ use crate::command::{
 };
 use crate::ledger::{Fault, Ledger, Open, Storage};
 use crate::lock::{Claim, Entry, Holding, Lock, Place, State};
-use crate::types::{Fence, Mode, Ms, Name, Token};
+use crate::types::{Connection, Fence, Mode, Ms, Name, Token};
 
 /// How long a place outlives the ask that made or kept it, so that the next ask finds it.
 pub const GRACE_MS: Ms = 5_000;
@@ -26,12 +26,18 @@ pub const QUEUE_MAX: usize = 10_000;
 /// Something that happened to a lock beside the reply to the command that caused it.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
-    /// The waiter at this place has the lease now.
+    /// Somebody has joined the queue.
+    Queued,
+    /// A newcomer has a lease, and hears it as the reply to its ask.
+    Acquired { fence: Fence },
+    /// The waiter at this place has a lease now.
     Granted { place: Place, fence: Fence },
-    /// The waiter at this place has left the queue: cancelled, or it stopped asking.
+    /// The waiter at this place has left the queue: it cancelled, or stopped asking.
     Left { place: Place },
-    /// A live lease ended otherwise than by its own release.
-    Ended { token: Token, fence: Fence, reason: Lost },
+    /// A live lease was given back.
+    Released { fence: Fence },
+    /// A live lease ended otherwise; its holder was last heard of over `connection`.
+    Ended { fence: Fence, reason: Lost, connection: Option<Connection> },
 }
 
 /// What a command came to.
@@ -42,7 +48,7 @@ pub enum Outcome {
     Queued(Place),
 }
 
-/// Carries out a command on one lock at the instant `now` of the space's clock.
+/// Carries out a command on one lock at the instant `now` of the space's clock. It came over `via`, if over a socket.
 ///
 /// # Errors
 /// [`Fault`] where the storage failed; nothing may then be said to anybody.
@@ -50,10 +56,11 @@ pub fn apply<S: Storage>(
     ledger: &mut Ledger<S>,
     lock: &Name,
     command: &Command,
+    via: Option<Connection>,
     now: Ms,
     events: &mut Vec<Event>,
 ) -> Result<Outcome, Fault> {
-    let mut turn = Turn { open: ledger.open(lock)?, now, events };
+    let mut turn = Turn { open: ledger.open(lock)?, via, now, events };
     turn.settle();
     let outcome = match command {
         Command::Acquire(acquire) => turn.acquire(acquire),
@@ -70,7 +77,27 @@ pub fn apply<S: Storage>(
 
 /// Does to a lock what is due at `now`: expires, forgets, grants.
 pub fn settle<S: Storage>(ledger: &mut Ledger<S>, lock: &Name, now: Ms, events: &mut Vec<Event>) -> Result<(), Fault> {
-    Turn { open: ledger.open(lock)?, now, events }.settle();
+    Turn { open: ledger.open(lock)?, via: None, now, events }.settle();
+    ledger.close(lock, now);
+    Ok(())
+}
+
+/// Takes a waiter out of the queue whose socket has closed.
+pub fn leave<S: Storage>(
+    ledger: &mut Ledger<S>,
+    lock: &Name,
+    place: Place,
+    now: Ms,
+    events: &mut Vec<Event>,
+) -> Result<(), Fault> {
+    let mut turn = Turn { open: ledger.open(lock)?, via: None, now, events };
+    turn.settle();
+    if let Some(entry) =
+        turn.open.lock.entry(place).filter(|entry| matches!(entry.state, State::Waiting { .. })).cloned()
+    {
+        turn.forget(&entry);
+    }
+    turn.settle();
     ledger.close(lock, now);
     Ok(())
 }
@@ -88,6 +115,7 @@ pub fn standing(lock: &Lock, name: &Name, place: Place, now: Ms) -> Option<Reply
 /// One command's work on one lock.
 struct Turn<'a> {
     open: Open<'a>,
+    via: Option<Connection>,
     now: Ms,
     events: &'a mut Vec<Event>,
 }
@@ -110,6 +138,7 @@ impl Turn<'_> {
             place: self.open.lock.next_place(),
             terms: terms.clone(),
             asked_at: self.now,
+            connection: self.via,
             state: State::Waiting { until: self.place_until(acquire) },
             is_stored: false,
         };
@@ -127,6 +156,7 @@ impl Turn<'_> {
             Entrance::Queue => {
                 let place = newcomer.place;
                 self.open.put(newcomer);
+                self.events.push(Event::Queued);
                 Outcome::Queued(place)
             }
         }
@@ -134,6 +164,7 @@ impl Turn<'_> {
 
     /// The same token and requestId again: the same lease, or the same place (rule 6).
     fn acquire_again(&mut self, mut entry: Entry, acquire: &Acquire) -> Outcome {
+        let moved = std::mem::replace(&mut entry.connection, self.via) != self.via;
         match entry.state {
             State::Waiting { .. } => {
                 let place = entry.place;
@@ -142,7 +173,13 @@ impl Turn<'_> {
                 Outcome::Queued(place)
             }
             State::Ended { reason, .. } => Outcome::Reply(Reply::Lost { reason }),
-            State::Holding(holding) => Outcome::Reply(granted(self.open.name, &entry, &holding, self.now)),
+            State::Holding(holding) => {
+                let reply = granted(self.open.name, &entry, &holding, self.now);
+                if moved {
+                    self.open.put(entry);
+                }
+                Outcome::Reply(reply)
+            }
         }
     }
 
@@ -150,6 +187,7 @@ impl Turn<'_> {
         match self.guard(&renew.token, renew.fence) {
             Err(reason) => Reply::Lost { reason },
             Ok((mut entry, mut holding)) => {
+                entry.connection = self.via;
                 entry.terms.ttl = renew.ttl.unwrap_or(entry.terms.ttl);
                 holding.claim = Claim::Made;
                 holding.expires_at = end_of(&entry, holding.granted_at, self.now, entry.terms.ttl.value());
@@ -177,10 +215,7 @@ impl Turn<'_> {
             // Remembered, so that an acquire that comes after its own cancel is nobody's ghost.
             None => self.open.journal.gone.remember(self.open.name, token, request_id, None, Lost::Released),
             Some(entry) => match entry.state {
-                State::Waiting { .. } => {
-                    self.forget(&entry);
-                    self.events.push(Event::Left { place: entry.place });
-                }
+                State::Waiting { .. } => self.forget(&entry),
                 State::Holding(Holding { claim: Claim::Answered | Claim::Open, .. }) => self.forget(&entry),
                 // Already lived in: only its release ends it.
                 State::Holding(holding @ Holding { claim: Claim::Made, .. }) => {
@@ -256,6 +291,7 @@ impl Turn<'_> {
     fn grant_at_once(&mut self, newcomer: Entry) -> Outcome {
         let place = newcomer.place;
         let granted = self.grant(newcomer, Claim::Answered);
+        self.events.extend(granted.map(|holding| Event::Acquired { fence: holding.fence }));
         let reply = granted.and_then(|_| standing(self.open.lock, self.open.name, place, self.now));
         Outcome::Reply(reply.unwrap_or(Reply::Refused(Refusal::Unavailable)))
     }
@@ -283,10 +319,10 @@ impl Turn<'_> {
         };
         let closed_until = holding.expires_at.saturating_add(delay);
         let until = holding.expires_at.saturating_add(entry.terms.ttl.value()).max(closed_until);
-        let (token, fence) = (entry.terms.token.clone(), holding.fence);
+        let (connection, fence) = (entry.connection, holding.fence);
         entry.state = State::Ended { fence, reason: Lost::Expired, until, closed_until };
         self.open.put_unwritten(entry);
-        self.events.push(Event::Ended { token, fence, reason: Lost::Expired });
+        self.events.push(Event::Ended { fence, reason: Lost::Expired, connection });
     }
 
     fn end_all(&mut self, reason: Lost) -> usize {
@@ -300,16 +336,20 @@ impl Turn<'_> {
 
     /// Ends a live lease and remembers why for its ttl, so that its holder hears it at its next renewal at the latest.
     fn end(&mut self, mut entry: Entry, fence: Fence, reason: Lost) {
-        let token = entry.terms.token.clone();
+        let connection = entry.connection;
         let until = self.now.saturating_add(entry.terms.ttl.value());
         entry.state = State::Ended { fence, reason, until, closed_until: 0 };
         self.open.put(entry);
-        self.events.push(Event::Ended { token, fence, reason });
+        self.events.push(Event::Ended { fence, reason, connection });
     }
 
     /// Removes an entry whose owner is done with it.
     fn forget(&mut self, entry: &Entry) {
         let terms = &entry.terms;
+        self.events.push(match entry.fence() {
+            Some(fence) => Event::Released { fence },
+            None => Event::Left { place: entry.place },
+        });
         self.open.remove(entry.place);
         self.open.journal.gone.remember(self.open.name, &terms.token, &terms.request_id, entry.fence(), Lost::Released);
     }

@@ -7,8 +7,8 @@ use std::collections::hash_map::Entry as Slot;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use crate::command::Lost;
-use crate::lock::{Entry, Lock, Place};
-use crate::types::{Fence, Ms, Name, RequestId, Token};
+use crate::lock::{Entry, Lock, Place, State};
+use crate::types::{Connection, Fence, Ms, Name, RequestId, Token};
 
 /// Where entries are kept: one row an entry, keyed by lock and place, and one row for the space.
 pub trait Storage {
@@ -61,6 +61,9 @@ pub struct Fault(pub String);
 /// Fences reserved at a time: one row written for as many grants. Those not given when the space restarts are gaps.
 const RESERVE: u64 = 4_096;
 
+/// Locks read at once where all of them are needed.
+const LOADED_AT_ONCE: usize = 4_096;
+
 /// No storage: what is in memory is all there is.
 #[derive(Debug, Default)]
 pub struct InMemory;
@@ -93,6 +96,7 @@ pub struct Ledger<S> {
     /// The locks by the instants they are armed at.
     due: BTreeSet<(Ms, Name)>,
     journal: Journal,
+    waiters: Waiters,
     clock: Clock,
     loaded: Loaded,
 }
@@ -115,6 +119,7 @@ pub struct Open<'a> {
     pub name: &'a Name,
     pub lock: &'a mut Lock,
     pub journal: &'a mut Journal,
+    waiters: &'a mut Waiters,
 }
 
 impl<S: Storage> Ledger<S> {
@@ -132,6 +137,7 @@ impl<S: Storage> Ledger<S> {
                 reserved: start.fence,
                 gone: Gone::default(),
             },
+            waiters: Waiters::default(),
             clock: Clock { ahead: 0, latest: start.clock },
             loaded: Loaded::UpTo(None),
         })
@@ -150,13 +156,14 @@ impl<S: Storage> Ledger<S> {
                 let mut kept = Kept::default();
                 if !self.loaded.covers(name) {
                     for entry in self.storage.load(name)? {
+                        self.waiters.note(name, None, Some(&entry));
                         kept.lock.put(entry);
                     }
                 }
                 slot.insert(kept)
             }
         };
-        Ok(Open { name, lock: &mut kept.lock, journal: &mut self.journal })
+        Ok(Open { name, lock: &mut kept.lock, journal: &mut self.journal, waiters: &mut self.waiters })
     }
 
     /// Notes when the lock is next due, and forgets it when it is free.
@@ -209,6 +216,13 @@ impl<S: Storage> Ledger<S> {
             _ => Loaded::All,
         };
         Ok(matches!(self.loaded, Loaded::UpTo(_)))
+    }
+
+    /// The places in queues that a connection asked for. Reads the rest of the storage if it has to; only after a
+    /// [`flush`](Self::flush).
+    pub fn waiters_of(&mut self, connection: Connection, now: Ms) -> Result<Vec<(Name, Place)>, Fault> {
+        while self.load_more(LOADED_AT_ONCE, now)? {}
+        Ok(self.waiters.0.get(&connection).into_iter().flatten().cloned().collect())
     }
 
     /// The names after `after` that start with `prefix`, in byte order. Only after a [`flush`](Self::flush).
@@ -273,16 +287,18 @@ impl Loaded {
 impl Open<'_> {
     pub fn put(&mut self, entry: Entry) {
         self.journal.note_put(self.name, &entry);
-        self.lock.put(entry);
+        self.put_unwritten(entry);
     }
 
     /// Changes an entry in memory only: what it becomes follows from what is stored and the clock.
     pub fn put_unwritten(&mut self, entry: Entry) {
+        self.waiters.note(self.name, self.lock.entry(entry.place), Some(&entry));
         self.lock.put(entry);
     }
 
     pub fn remove(&mut self, place: Place) -> Option<Entry> {
         let entry = self.lock.remove(place)?;
+        self.waiters.note(self.name, Some(&entry), None);
         self.journal.note_removed(self.name, &entry);
         Some(entry)
     }
@@ -335,6 +351,30 @@ impl Journal {
             None => {
                 self.rows.insert(key, Row::Present);
             }
+        }
+    }
+}
+
+/// The places in queues, by the socket that asked for them.
+#[derive(Default)]
+struct Waiters(HashMap<Connection, BTreeSet<(Name, Place)>>);
+
+impl Waiters {
+    /// Takes note that one entry of a lock is another now.
+    fn note(&mut self, lock: &Name, before: Option<&Entry>, after: Option<&Entry>) {
+        fn of(entry: &Entry) -> Option<Connection> {
+            if let State::Waiting { .. } = entry.state { entry.connection } else { None }
+        }
+        if let Some((entry, connection)) = before.and_then(|entry| of(entry).map(|connection| (entry, connection)))
+            && let Some(places) = self.0.get_mut(&connection)
+        {
+            places.remove(&(lock.clone(), entry.place));
+            if places.is_empty() {
+                self.0.remove(&connection);
+            }
+        }
+        if let Some((entry, connection)) = after.and_then(|entry| of(entry).map(|connection| (entry, connection))) {
+            self.0.entry(connection).or_default().insert((lock.clone(), entry.place));
         }
     }
 }

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::command::{Lost, Terms};
-use crate::types::{Fence, Limit, Mode, Ms, RequestId, Token};
+use crate::types::{Connection, Fence, Limit, Mode, Ms, RequestId, Token};
 
 /// An entry's place among the entries of its lock: later arrivals have larger ones.
 pub type Place = u64;
@@ -17,6 +17,8 @@ pub struct Entry {
     pub place: Place,
     pub terms: Terms,
     pub asked_at: Ms,
+    /// Where its owner was heard of last, if that was a socket: there it is told what happens to it.
+    pub connection: Option<Connection>,
     pub state: State,
     /// Whether storage has a row of it, current or not.
     pub is_stored: bool,

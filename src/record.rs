@@ -9,7 +9,9 @@ use crate::command::{Lost, Terms};
 use crate::json::Json;
 use crate::ledger::Fault;
 use crate::lock::{Claim, Entry, Holding, Place, State};
-use crate::types::{ClientId, Expected, Fence, Info, Limit, LockDelay, MaxHold, Mode, Ms, RequestId, Token, Ttl};
+use crate::types::{
+    ClientId, Connection, Expected, Fence, Info, Limit, LockDelay, MaxHold, Mode, Ms, RequestId, Token, Ttl,
+};
 
 const VERSION: u8 = 1;
 
@@ -24,6 +26,7 @@ struct Stored {
     client_id: Option<String>,
     info: Option<StoredJson>,
     asked_at: Ms,
+    connection: Option<u64>,
     state: StoredState,
 }
 
@@ -92,7 +95,7 @@ fn damaged() -> Fault {
 }
 
 fn store(entry: &Entry) -> Stored {
-    let Entry { place: _, terms, asked_at, state, is_stored: _ } = entry;
+    let Entry { place: _, terms, asked_at, connection, state, is_stored: _ } = entry;
     Stored {
         token: terms.token.as_str().into(),
         request_id: terms.request_id.as_str().into(),
@@ -106,6 +109,7 @@ fn store(entry: &Entry) -> Stored {
         client_id: terms.client_id.as_ref().map(|client_id| client_id.as_str().into()),
         info: terms.info.as_ref().map(|info| store_json(info.as_json())),
         asked_at: *asked_at,
+        connection: connection.map(|connection| connection.0),
         state: match *state {
             State::Waiting { until } => StoredState::Waiting { until },
             State::Holding(Holding { fence, granted_at, expires_at, claim }) => {
@@ -147,6 +151,7 @@ fn restore(place: Place, stored: Stored) -> Result<Entry, Expected> {
             info: stored.info.map(|info| Info::new(restore_json(info))).transpose()?,
         },
         asked_at: stored.asked_at,
+        connection: stored.connection.map(Connection),
         state: match stored.state {
             StoredState::Waiting { until } => State::Waiting { until },
             StoredState::Holding { fence, granted_at, expires_at, claim } => State::Holding(Holding {

@@ -1,15 +1,16 @@
-//! The engine with open asks: which caller is answered what, and when.
+//! The engine with those who talk to it: which caller is answered what, which socket is told what, and when.
 //!
-//! Commands come in turns: what arrives together is carried out in order, made durable at once, and only then answered
-//! (rule 9). An ask that waits keeps its ticket until its lease, its time-out or its end is known.
+//! Calls come in turns: what arrives together is carried out in order, made durable at once, and only then answered
+//! (rule 9). An ask that waits keeps its ticket until its lease, its time-out or its end is known. A socket's ask does
+//! not: it is answered at once that it waits, and told of its lease, so that the object may sleep in between.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use crate::command::{Command, HOLDERS_SHOWN, List, Refusal, Reply, Request, Summary};
+use crate::command::{Change, Command, HOLDERS_SHOWN, List, Lost, Push, Refusal, Reply, Request, Summary, Watch};
 use crate::engine::{self, Event, Outcome};
 use crate::ledger::{Fault, Flushed, Ledger, Storage};
 use crate::lock::Place;
-use crate::types::{Ms, Name};
+use crate::types::{Connection, Fence, Ms, Name, PageSize};
 
 /// Stands for a caller who awaits an answer.
 pub type Ticket = u64;
@@ -26,12 +27,24 @@ const LOADING_MS: Ms = 100;
 pub struct Service<S> {
     ledger: Ledger<S>,
     asks: Asks,
+    watchers: Watchers,
+}
+
+/// Something asked, by whom and by what way.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Call {
+    pub ticket: Ticket,
+    /// The socket it came over, if it did.
+    pub via: Option<Connection>,
+    pub request: Result<Request, Refusal>,
 }
 
 /// What a turn came to, all of it durable.
 #[derive(Debug, Default, PartialEq)]
 pub struct Turn {
     pub answers: Vec<(Ticket, Reply)>,
+    /// To be sent after the answers.
+    pub pushes: Vec<(Connection, Push)>,
     /// Somebody awaits something that may be due then: have a turn in this many ms.
     pub wake_in: Option<Ms>,
     /// Nobody waits, but something is to be cleaned up in this many ms or at any time after.
@@ -40,34 +53,31 @@ pub struct Turn {
 
 impl<S: Storage> Service<S> {
     pub fn new(ledger: Ledger<S>) -> Self {
-        Self { ledger, asks: Asks::default() }
+        Self { ledger, asks: Asks::default(), watchers: Watchers::default() }
     }
 
-    /// Carries out the calls of one turn, in order, and whatever is due by itself.
+    /// Carries out the calls of one turn, in order, lets the waiters of sockets that closed leave, and does whatever is
+    /// due by itself.
     ///
     /// # Errors
     /// [`Fault`] where the storage failed. Nothing of the turn may be told; memory is ahead of storage: drop this
     /// service, start anew, and answer every open ticket with `unavailable`.
-    pub fn turn(&mut self, calls: Vec<(Ticket, Result<Request, Refusal>)>, host_now: Ms) -> Result<Turn, Fault> {
+    pub fn turn(&mut self, calls: Vec<Call>, closed: &[Connection], host_now: Ms) -> Result<Turn, Fault> {
         let now = self.ledger.now(host_now);
         let mut turn = Turn::default();
         let asked = !calls.is_empty();
-        for (ticket, call) in calls {
-            match call {
-                Err(refusal) => turn.answers.push((ticket, Reply::Refused(refusal))),
-                Ok(Request::List(list)) => {
-                    let reply = self.list(&list, now, &mut turn.answers)?;
-                    turn.answers.push((ticket, reply));
-                }
-                Ok(Request::Lock { lock, command }) => self.command(ticket, &lock, &command, now, &mut turn.answers)?,
-            }
+        for call in calls {
+            self.call(call, now, &mut turn)?;
+        }
+        for connection in closed {
+            self.close(*connection, now, &mut turn)?;
         }
         for _ in 0..SWEPT {
             let Some(lock) = self.ledger.take_due(now) else { break };
-            self.settle(&lock, now, &mut turn.answers)?;
+            self.settle(&lock, now, &mut turn)?;
         }
         while let Some(ask) = self.asks.take_late(now) {
-            let reply = self.standing(&ask, now)?;
+            let reply = self.standing(&ask.lock, ask.place, now)?;
             turn.answers.push((ask.ticket, reply));
         }
         if self.ledger.flush(now)? == Flushed::Nothing && asked {
@@ -80,82 +90,194 @@ impl<S: Storage> Service<S> {
         Ok(turn)
     }
 
+    /// Goes on telling a socket of changes that it asked to be told of before this service was started.
+    pub fn watch_again(&mut self, connection: Connection, prefix: String) {
+        self.watchers.add(connection, prefix);
+    }
+
+    fn call(&mut self, call: Call, now: Ms, turn: &mut Turn) -> Result<(), Fault> {
+        let Call { ticket, via, request } = call;
+        let reply = match (request, via) {
+            (Err(refusal), _) => Reply::Refused(refusal),
+            (Ok(Request::Lock { lock, command }), _) => return self.command(ticket, via, &lock, &command, now, turn),
+            (Ok(Request::List(list)), _) => {
+                let (locks, cursor) = self.list(&list, now, turn)?;
+                Reply::Listed { locks, cursor }
+            }
+            (Ok(Request::Watch(_) | Request::Unwatch(_)), None) => Reply::Refused(Refusal::NeedsSocket),
+            (Ok(Request::Watch(Watch { prefix })), Some(connection)) => {
+                let list = List { prefix: prefix.clone(), cursor: None, page_size: PageSize::DEFAULT };
+                let (locks, cursor) = self.list(&list, now, turn)?;
+                self.watchers.add(connection, prefix);
+                Reply::Watching { locks, cursor }
+            }
+            (Ok(Request::Unwatch(Watch { prefix })), Some(connection)) => {
+                self.watchers.remove(connection, &prefix);
+                Reply::Unwatched
+            }
+        };
+        turn.answers.push((ticket, reply));
+        Ok(())
+    }
+
     fn command(
         &mut self,
         ticket: Ticket,
+        via: Option<Connection>,
         lock: &Name,
         command: &Command,
         now: Ms,
-        answers: &mut Vec<(Ticket, Reply)>,
+        turn: &mut Turn,
     ) -> Result<(), Fault> {
         let mut events = Vec::new();
-        let outcome = engine::apply(&mut self.ledger, lock, command, now, &mut events)?;
-        if let (Outcome::Queued(place), Command::Acquire(acquire)) = (&outcome, command) {
-            let deadline = now.saturating_add(acquire.wait.value());
-            // The same ask over a new connection: the old one hears how things stand.
-            if let Some(earlier) = self.asks.open(Ask { ticket, lock: lock.clone(), place: *place, deadline }) {
-                let reply = self.standing(&earlier, now)?;
-                answers.push((earlier.ticket, reply));
+        let outcome = engine::apply(&mut self.ledger, lock, command, via, now, &mut events)?;
+        match (outcome, command) {
+            (Outcome::Reply(reply), _) => {
+                self.tell(lock, &events, now, turn)?;
+                turn.answers.push((ticket, reply));
+                return Ok(());
             }
+            (Outcome::Queued(place), Command::Acquire(acquire)) => {
+                // The same ask once more, by another way: the earlier one hears how things stand.
+                if let Some(earlier) = self.asks.take(lock, place) {
+                    let reply = self.standing(lock, place, now)?;
+                    turn.answers.push((earlier.ticket, reply));
+                }
+                let wait = acquire.wait.value();
+                match via {
+                    None => {
+                        self.asks.open(Ask { ticket, lock: lock.clone(), place, deadline: now.saturating_add(wait) })
+                    }
+                    Some(_) => {
+                        let reply = match self.standing(lock, place, now)? {
+                            Reply::Waiting { position, .. } => Reply::Waiting { position, retry_after: wait },
+                            other => other,
+                        };
+                        turn.answers.push((ticket, reply));
+                    }
+                }
+            }
+            (Outcome::Queued(_), _) => {}
         }
-        self.tell(lock, &events, now, answers)?;
-        if let Outcome::Reply(reply) = outcome {
-            answers.push((ticket, reply));
+        self.tell(lock, &events, now, turn)
+    }
+
+    /// The waiters of a socket leave with it. Its leases stay: it may come back.
+    fn close(&mut self, connection: Connection, now: Ms, turn: &mut Turn) -> Result<(), Fault> {
+        self.watchers.remove_all(connection);
+        self.ledger.flush(now)?;
+        for (lock, place) in self.ledger.waiters_of(connection, now)? {
+            let mut events = Vec::new();
+            engine::leave(&mut self.ledger, &lock, place, now, &mut events)?;
+            self.tell(&lock, &events, now, turn)?;
         }
         Ok(())
     }
 
-    fn settle(&mut self, lock: &Name, now: Ms, answers: &mut Vec<(Ticket, Reply)>) -> Result<(), Fault> {
+    fn settle(&mut self, lock: &Name, now: Ms, turn: &mut Turn) -> Result<(), Fault> {
         let mut events = Vec::new();
         engine::settle(&mut self.ledger, lock, now, &mut events)?;
-        self.tell(lock, &events, now, answers)
+        self.tell(lock, &events, now, turn)
     }
 
-    /// Answers exactly those whom an event concerns.
-    fn tell(
-        &mut self,
-        lock: &Name,
-        events: &[Event],
-        now: Ms,
-        answers: &mut Vec<(Ticket, Reply)>,
-    ) -> Result<(), Fault> {
+    /// Answers and tells exactly those whom an event concerns.
+    fn tell(&mut self, lock: &Name, events: &[Event], now: Ms, turn: &mut Turn) -> Result<(), Fault> {
         for event in events {
-            let (Event::Granted { place, .. } | Event::Left { place }) = event else { continue };
-            if let Some(ask) = self.asks.take(lock, *place) {
-                let reply = self.standing(&ask, now)?;
-                answers.push((ask.ticket, reply));
+            match *event {
+                Event::Granted { place, .. } | Event::Left { place } => self.tell_waiter(lock, place, now, turn)?,
+                Event::Ended {
+                    fence,
+                    reason: reason @ (Lost::Revoked | Lost::Stolen),
+                    connection: Some(connection),
+                } => {
+                    turn.pushes.push((connection, Push::Ended { lock: lock.clone(), fence, reason }));
+                }
+                Event::Ended { .. } | Event::Queued | Event::Acquired { .. } | Event::Released { .. } => {}
+            }
+        }
+        let watching = self.watchers.of(lock);
+        if watching.is_empty() || events.is_empty() {
+            return Ok(());
+        }
+        let summary = self.summary(lock, now)?;
+        for event in events {
+            let (change, fence) = change(event);
+            for connection in &watching {
+                turn.pushes.push((*connection, Push::Changed { change, fence, now: summary.clone() }));
             }
         }
         Ok(())
     }
 
-    fn standing(&mut self, ask: &Ask, now: Ms) -> Result<Reply, Fault> {
-        let open = self.ledger.open(&ask.lock)?;
-        let reply = engine::standing(open.lock, &ask.lock, ask.place, now).unwrap_or(Reply::Cancelled);
-        self.ledger.close(&ask.lock, now);
+    fn tell_waiter(&mut self, lock: &Name, place: Place, now: Ms, turn: &mut Turn) -> Result<(), Fault> {
+        if let Some(ask) = self.asks.take(lock, place) {
+            let reply = self.standing(lock, place, now)?;
+            turn.answers.push((ask.ticket, reply));
+            return Ok(());
+        }
+        let open = self.ledger.open(lock)?;
+        let entry = open.lock.entry(place);
+        let told = entry.and_then(|entry| Some((entry.connection?, entry.terms.request_id.clone())));
+        let standing = engine::standing(open.lock, lock, place, now);
+        self.ledger.close(lock, now);
+        if let (Some((connection, request_id)), Some(Reply::Granted { lease, waited })) = (told, standing) {
+            turn.pushes.push((connection, Push::Granted { request_id, lease, waited }));
+        }
+        Ok(())
+    }
+
+    fn standing(&mut self, lock: &Name, place: Place, now: Ms) -> Result<Reply, Fault> {
+        let open = self.ledger.open(lock)?;
+        let reply = engine::standing(open.lock, lock, place, now).unwrap_or(Reply::Cancelled);
+        self.ledger.close(lock, now);
         Ok(reply)
     }
 
-    fn list(&mut self, list: &List, now: Ms, answers: &mut Vec<(Ticket, Reply)>) -> Result<Reply, Fault> {
+    fn summary(&mut self, lock: &Name, now: Ms) -> Result<Summary, Fault> {
+        let open = self.ledger.open(lock)?;
+        let holders = engine::holders(open.lock, now, HOLDERS_SHOWN);
+        let summary = Summary { lock: lock.clone(), holders, queue: open.lock.waiting() };
+        self.ledger.close(lock, now);
+        Ok(summary)
+    }
+
+    fn list(&mut self, list: &List, now: Ms, turn: &mut Turn) -> Result<(Vec<Summary>, Option<Name>), Fault> {
         self.ledger.flush(now)?;
         let count = list.page_size.value() as usize;
         let names = self.ledger.names(&list.prefix, list.cursor.as_ref(), count)?;
         let mut locks = Vec::with_capacity(names.len());
         for name in &names {
-            self.settle(name, now, answers)?;
-            let open = self.ledger.open(name)?;
-            if open.lock.holding() + open.lock.waiting() > 0 {
-                let holders = engine::holders(open.lock, now, HOLDERS_SHOWN);
-                locks.push(Summary { lock: name.clone(), holders, queue: open.lock.waiting() });
+            self.settle(name, now, turn)?;
+            let summary = self.summary(name, now)?;
+            // What is only remembered is not there.
+            if summary.queue > 0 || !summary.holders.is_empty() {
+                locks.push(summary);
             }
-            self.ledger.close(name, now);
         }
         let cursor = if names.len() == count { names.last().cloned() } else { None };
-        Ok(Reply::Listed { locks, cursor })
+        Ok((locks, cursor))
     }
 }
 
-/// An acquire that waits in a queue.
+fn change(event: &Event) -> (Change, Option<Fence>) {
+    match *event {
+        Event::Queued => (Change::Queued, None),
+        Event::Left { .. } => (Change::Left, None),
+        Event::Acquired { fence } | Event::Granted { fence, .. } => (Change::Acquired, Some(fence)),
+        Event::Released { fence } => (Change::Released, Some(fence)),
+        Event::Ended { fence, reason, .. } => {
+            let change = match reason {
+                Lost::Expired => Change::Expired,
+                Lost::Revoked => Change::Revoked,
+                Lost::Stolen => Change::Stolen,
+                Lost::Released | Lost::Unknown => Change::Released,
+            };
+            (change, Some(fence))
+        }
+    }
+}
+
+/// An acquire that waits in a queue and holds its caller's line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Ask {
     ticket: Ticket,
@@ -171,12 +293,9 @@ struct Asks {
 }
 
 impl Asks {
-    /// The ask that was open at the same place, if there was one, is closed.
-    fn open(&mut self, ask: Ask) -> Option<Ask> {
-        let earlier = self.take(&ask.lock, ask.place);
+    fn open(&mut self, ask: Ask) {
         self.by_deadline.insert((ask.deadline, ask.lock.clone(), ask.place));
         self.by_place.insert((ask.lock, ask.place), (ask.ticket, ask.deadline));
-        earlier
     }
 
     fn take(&mut self, lock: &Name, place: Place) -> Option<Ask> {
@@ -195,5 +314,34 @@ impl Asks {
 
     fn first_deadline(&self) -> Option<Ms> {
         self.by_deadline.first().map(|(deadline, ..)| *deadline)
+    }
+}
+
+/// The sockets that are told of changes, and of which locks.
+#[derive(Default)]
+struct Watchers(BTreeMap<Connection, BTreeSet<String>>);
+
+impl Watchers {
+    fn add(&mut self, connection: Connection, prefix: String) {
+        self.0.entry(connection).or_default().insert(prefix);
+    }
+
+    fn remove(&mut self, connection: Connection, prefix: &str) {
+        if let Some(prefixes) = self.0.get_mut(&connection) {
+            prefixes.remove(prefix);
+            if prefixes.is_empty() {
+                self.0.remove(&connection);
+            }
+        }
+    }
+
+    fn remove_all(&mut self, connection: Connection) {
+        self.0.remove(&connection);
+    }
+
+    /// Each socket once, by however many of its prefixes the lock matches.
+    fn of(&self, lock: &Name) -> Vec<Connection> {
+        let matches = |prefixes: &BTreeSet<String>| prefixes.iter().any(|prefix| lock.as_str().starts_with(prefix));
+        self.0.iter().filter(|(_, prefixes)| matches(prefixes)).map(|(connection, _)| *connection).collect()
     }
 }

@@ -322,6 +322,27 @@ impl Session {
         }
     }
 
+    /// Reports what the store says without having been asked: that the wait is over, or the lease.
+    pub fn told(&mut self, heard: Heard, now: Ms) {
+        match (&self.phase, heard) {
+            (Phase::Asking(asking), Heard::Granted { grant, waited }) => {
+                let late = asking.deadline.is_some_and(|deadline| deadline <= now);
+                let since = asking.first_sent_at.map(|first| asking.lease_began(first, waited, now));
+                match since {
+                    Some(since) if !late => {
+                        self.hold(grant, since, now);
+                        // The ask that is open has its answer; the claim need not wait for another.
+                        self.flights.clear();
+                        self.awaited = None;
+                    }
+                    Some(_) | None => self.give_up_with(End::TimedOut, now),
+                }
+            }
+            (Phase::Holding(_), Heard::Lost(reason)) => self.go(Phase::Over(End::Lost(reason))),
+            _ => {}
+        }
+    }
+
     /// Reports that what was sent under `number` was not answered, or refused.
     pub fn failed(&mut self, number: u32, failure: Failure, now: Ms, dice: f64) {
         let was_awaited = self.awaited == Some(number);

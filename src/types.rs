@@ -157,6 +157,10 @@ impl Info {
     }
 }
 
+/// A socket of a client: unique in its space for as long as anything is stored that names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Connection(pub u64);
+
 /// Alone, or with others of the same mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {

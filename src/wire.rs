@@ -4,8 +4,8 @@
 //! ([`reply`]). For the other end, [`fields`] writes a command and [`heard`] reads a reply.
 
 use crate::command::{
-    Acquire, Cancel, Command, Entrance, Holder, Lease, List, Lost, Refusal, Release, Renew, Reply, Request, Revoke,
-    Summary, Terms, Waiter,
+    Acquire, Cancel, Change, Command, Entrance, Holder, Lease, List, Lost, Push, Refusal, Release, Renew, Reply,
+    Request, Revoke, Summary, Terms, Waiter, Watch,
 };
 use crate::json::Json;
 use crate::session::{Grant, Heard};
@@ -26,10 +26,13 @@ pub enum Op {
     Inspect,
     List,
     Revoke,
+    Watch,
+    Unwatch,
 }
 
 impl Op {
-    pub const ALL: [Op; 7] = [Op::Acquire, Op::Renew, Op::Release, Op::Cancel, Op::Inspect, Op::List, Op::Revoke];
+    pub const ALL: [Op; 9] =
+        [Op::Acquire, Op::Renew, Op::Release, Op::Cancel, Op::Inspect, Op::List, Op::Revoke, Op::Watch, Op::Unwatch];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -40,6 +43,8 @@ impl Op {
             Op::Inspect => "inspect",
             Op::List => "list",
             Op::Revoke => "revoke",
+            Op::Watch => "watch",
+            Op::Unwatch => "unwatch",
         }
     }
 
@@ -60,6 +65,8 @@ pub fn request(op: Op, lock: &Json, fields: Json) -> Result<Request, Refusal> {
             cursor: fields.optional("cursor", name)?,
             page_size: fields.optional("pageSize", number(PageSize::new))?.unwrap_or(PageSize::DEFAULT),
         }),
+        Op::Watch => Request::Watch(watch(&mut fields)?),
+        Op::Unwatch => Request::Unwatch(watch(&mut fields)?),
         Op::Acquire | Op::Renew | Op::Release | Op::Cancel | Op::Inspect | Op::Revoke => {
             let lock = name(lock).map_err(|expected| invalid("lock", expected))?;
             Request::Lock { lock, command: command(op, &mut fields)? }
@@ -89,8 +96,12 @@ fn command(op: Op, fields: &mut Fields) -> Result<Command, Refusal> {
             fence: fields.optional("fence", number(Fence::new))?,
             reason: fields.optional("reason", text(Note::new))?,
         }),
-        Op::Inspect | Op::List => Command::Inspect,
+        Op::Inspect | Op::List | Op::Watch | Op::Unwatch => Command::Inspect,
     })
+}
+
+fn watch(fields: &mut Fields) -> Result<Watch, Refusal> {
+    Ok(Watch { prefix: fields.optional("prefix", prefix)?.unwrap_or_default() })
 }
 
 fn acquire(fields: &mut Fields) -> Result<Acquire, Refusal> {
@@ -120,6 +131,108 @@ fn acquire(fields: &mut Fields) -> Result<Acquire, Refusal> {
         info: fields.optional("info", |json| Info::new(json.clone()))?,
     };
     Ok(Acquire { terms, wait, entry })
+}
+
+/// What a socket sent in one message: one command, or those of one turn of its client.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Frame {
+    One(Framed),
+    Many(Vec<Framed>),
+}
+
+/// A command in a frame, with what its sender calls it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Framed {
+    /// `Null` where there was none that could be used.
+    pub id: Json,
+    pub request: Result<Request, Refusal>,
+}
+
+/// Reads a frame. What is wrong with one command refuses that one only.
+pub fn frame(json: Json) -> Frame {
+    match json {
+        Json::List(items) if !items.is_empty() => Frame::Many(items.into_iter().map(framed).collect()),
+        other => Frame::One(framed(other)),
+    }
+}
+
+fn framed(json: Json) -> Framed {
+    let mut fields = match Fields::new(json) {
+        Ok(fields) => fields,
+        Err(refusal) => return Framed { id: Json::Null, request: Err(refusal) },
+    };
+    let id = match fields.required("id", id) {
+        Ok(id) => id,
+        Err(refusal) => return Framed { id: Json::Null, request: Err(refusal) },
+    };
+    let op = fields.required("op", op);
+    let lock =
+        fields.0.iter().position(|(name, _)| **name == *"lock").map_or(Json::Null, |at| fields.0.swap_remove(at).1);
+    let request = op.and_then(|op| request(op, &lock, Json::Object(fields.0)));
+    Framed { id, request }
+}
+
+fn op(json: &Json) -> Result<Op, Expected> {
+    let op = if let Json::Text(name) = json { Op::from_name(name) } else { None };
+    op.ok_or(Expected("one of acquire, renew, release, cancel, inspect, list, revoke, watch, unwatch"))
+}
+
+fn id(json: &Json) -> Result<Json, Expected> {
+    match json {
+        Json::Number(_) => Ok(json.clone()),
+        Json::Text(text) if text.len() <= 128 => Ok(json.clone()),
+        _ => Err(Expected("a number, or a string of at most 128 bytes")),
+    }
+}
+
+/// A reply as a frame carries it.
+pub fn framed_reply(id: Json, answer: &Reply, space: &str) -> Json {
+    match reply(answer, space).1 {
+        Json::Object(mut members) => {
+            members.insert(0, ("id".into(), id));
+            Json::Object(members)
+        }
+        other => other,
+    }
+}
+
+/// A push as a frame of its own.
+pub fn push(push: &Push, space: &str) -> Json {
+    match push {
+        Push::Granted { request_id, lease, waited } => object(vec![
+            ("push", string("granted")),
+            ("lock", string(lease.lock.as_str())),
+            ("requestId", string(request_id.as_str())),
+            ("status", string("granted")),
+            ("lease", lease_out(lease, space)),
+            ("waitedMs", integer(*waited)),
+        ]),
+        Push::Ended { lock, fence, reason } => object(vec![
+            ("push", string("ended")),
+            ("lock", string(lock.as_str())),
+            ("fence", integer(fence.value())),
+            ("status", string("lost")),
+            ("reason", string(lost_name(*reason))),
+        ]),
+        Push::Changed { change, fence, now } => {
+            let mut members = vec![("push", string("changed")), ("change", string(change_name(*change)))];
+            members.extend(fence.map(|fence| ("fence", integer(fence.value()))));
+            members.extend(summary_members(now));
+            object(members)
+        }
+    }
+}
+
+fn change_name(change: Change) -> &'static str {
+    match change {
+        Change::Acquired => "acquired",
+        Change::Released => "released",
+        Change::Expired => "expired",
+        Change::Revoked => "revoked",
+        Change::Stolen => "stolen",
+        Change::Queued => "queued",
+        Change::Left => "left",
+    }
 }
 
 /// The members of a command that nobody has asked for yet.
@@ -236,11 +349,9 @@ pub fn reply(reply: &Reply, space: &str) -> (u16, Json) {
                 object(vec![("lock", string(lock.as_str())), ("holders", holders_out(holders)), ("waiters", waiters)]),
             )
         }
-        Reply::Listed { locks, cursor } => {
-            let mut members = vec![("locks", Json::List(locks.iter().map(summary_out).collect()))];
-            members.extend(cursor.as_ref().map(|cursor| ("cursor", string(cursor.as_str()))));
-            (200, object(members))
-        }
+        Reply::Listed { locks, cursor } => (200, object(page(locks, cursor.as_ref()))),
+        Reply::Watching { locks, cursor } => (200, status("watching", page(locks, cursor.as_ref()))),
+        Reply::Unwatched => (200, status("unwatched", vec![])),
         Reply::Revoked { count } => (200, object(vec![("revoked", integer(*count as u64))])),
         Reply::Refused(refusal) => problem(refusal),
     }
@@ -257,6 +368,7 @@ pub fn problem(refusal: &Refusal) -> (u16, Json) {
         Refusal::NotFound => (404, "not_found", "There is nothing at this address"),
         Refusal::MethodNotAllowed => (405, "method_not_allowed", "This address does not know that method"),
         Refusal::UnsupportedMediaType => (415, "unsupported_media_type", "The body is not application/json"),
+        Refusal::NeedsSocket => (400, "needs_socket", "Changes are told over a WebSocket only"),
         Refusal::NotConfigured => (503, "unavailable", "This service has no keys and so lets nobody in"),
     };
     let detail = match refusal {
@@ -268,6 +380,7 @@ pub fn problem(refusal: &Refusal) -> (u16, Json) {
         Refusal::QueueFull => "try again later".into(),
         Refusal::Unavailable => "repeat the request as it is: whether it took effect is unknown".into(),
         Refusal::NotFound => "see /openapi.json for what there is".into(),
+        Refusal::NeedsSocket => "open GET /v1/spaces/{space}/session as a WebSocket".into(),
         Refusal::MethodNotAllowed => "see the Allow header".into(),
         Refusal::UnsupportedMediaType => "send Content-Type: application/json".into(),
         Refusal::NotConfigured => {
@@ -327,12 +440,19 @@ fn waiter_out(waiter: &Waiter) -> Json {
     object(members)
 }
 
-fn summary_out(summary: &Summary) -> Json {
-    object(vec![
+fn page(locks: &[Summary], cursor: Option<&Name>) -> Vec<(&'static str, Json)> {
+    let locks = locks.iter().map(|summary| object(summary_members(summary))).collect();
+    let mut members = vec![("locks", Json::List(locks))];
+    members.extend(cursor.map(|cursor| ("cursor", string(cursor.as_str()))));
+    members
+}
+
+fn summary_members(summary: &Summary) -> Vec<(&'static str, Json)> {
+    vec![
         ("lock", string(summary.lock.as_str())),
         ("holders", holders_out(&summary.holders)),
         ("queue", integer(summary.queue as u64)),
-    ])
+    ]
 }
 
 /// The members of a command, as [`request`] reads them.
