@@ -243,6 +243,8 @@ pub enum Refusal {
     NotFound,
     /// Asked for by other means than a socket, which alone can be told of changes.
     NeedsSocket,
+    /// A socket is what this address opens, and no socket was asked for.
+    UpgradeRequired,
     MethodNotAllowed,
     UnsupportedMediaType,
     /// Neither keys nor the word that none are wanted: nobody is let in.

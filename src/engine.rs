@@ -7,7 +7,7 @@ use crate::command::{
     Acquire, Cancel, Command, Entrance, HOLDERS_SHOWN, Holder, INSPECTED, Lease, Lost, Refusal, Release, Renew, Reply,
     Revoke, Waiter,
 };
-use crate::ledger::{Fault, Ledger, Open, Storage};
+use crate::ledger::{Fault, Ledger, Notes, Open, Storage};
 use crate::lock::{Claim, Entry, Holding, Lock, Place, State};
 use crate::types::{Connection, Fence, Mode, Ms, Name, Token};
 
@@ -32,8 +32,10 @@ pub enum Event {
     Acquired { fence: Fence },
     /// The waiter at this place has a lease now.
     Granted { place: Place, fence: Fence },
-    /// The waiter at this place has left the queue: it cancelled, or stopped asking.
+    /// The waiter at this place has left the queue.
     Left { place: Place },
+    /// The waiter at this place has not asked again in time, and has no place any more.
+    Lapsed { place: Place },
     /// A live lease was given back.
     Released { fence: Fence },
     /// A live lease ended otherwise; its holder was last heard of over `connection`.
@@ -60,7 +62,20 @@ pub fn apply<S: Storage>(
     now: Ms,
     events: &mut Vec<Event>,
 ) -> Result<Outcome, Fault> {
-    let mut turn = Turn { open: ledger.open(lock)?, via, now, events };
+    let outcome = apply_to(ledger.open(lock)?, command, via, now, events);
+    ledger.close(lock, now);
+    Ok(outcome)
+}
+
+/// The same on a lock that is open.
+pub fn apply_to<N: Notes>(
+    open: Open<'_, N>,
+    command: &Command,
+    via: Option<Connection>,
+    now: Ms,
+    events: &mut Vec<Event>,
+) -> Outcome {
+    let mut turn = Turn { open, via, now, events };
     turn.settle();
     let outcome = match command {
         Command::Acquire(acquire) => turn.acquire(acquire),
@@ -71,15 +86,19 @@ pub fn apply<S: Storage>(
         Command::Revoke(revoke) => Outcome::Reply(turn.revoke(revoke)),
     };
     turn.settle();
-    ledger.close(lock, now);
-    Ok(outcome)
+    outcome
 }
 
 /// Does to a lock what is due at `now`: expires, forgets, grants.
 pub fn settle<S: Storage>(ledger: &mut Ledger<S>, lock: &Name, now: Ms, events: &mut Vec<Event>) -> Result<(), Fault> {
-    Turn { open: ledger.open(lock)?, via: None, now, events }.settle();
+    settle_in(ledger.open(lock)?, now, events);
     ledger.close(lock, now);
     Ok(())
+}
+
+/// The same to a lock that is open.
+pub fn settle_in<N: Notes>(open: Open<'_, N>, now: Ms, events: &mut Vec<Event>) {
+    Turn { open, via: None, now, events }.settle();
 }
 
 /// Takes a waiter out of the queue whose socket has closed.
@@ -92,10 +111,10 @@ pub fn leave<S: Storage>(
 ) -> Result<(), Fault> {
     let mut turn = Turn { open: ledger.open(lock)?, via: None, now, events };
     turn.settle();
-    if let Some(entry) =
-        turn.open.lock.entry(place).filter(|entry| matches!(entry.state, State::Waiting { .. })).cloned()
-    {
-        turn.forget(&entry);
+    // Nothing is remembered of it: over another socket the same ask is welcome.
+    if turn.open.lock.entry(place).is_some_and(|entry| matches!(entry.state, State::Waiting { .. })) {
+        turn.open.remove(place);
+        turn.events.push(Event::Left { place });
     }
     turn.settle();
     ledger.close(lock, now);
@@ -112,21 +131,31 @@ pub fn standing(lock: &Lock, name: &Name, place: Place, now: Ms) -> Option<Reply
     })
 }
 
+/// What an ask is told that has neither a lease nor a place.
+pub fn held(lock: &Lock, now: Ms) -> Reply {
+    let opens_at = lock.first_expiry().unwrap_or(0).max(lock.closed_until());
+    Reply::Held {
+        holders: holders(lock, now, HOLDERS_SHOWN),
+        queue: lock.waiting(),
+        retry_after: opens_at.saturating_sub(now).clamp(1, RETRY_AFTER_MS),
+    }
+}
+
 /// One command's work on one lock.
-struct Turn<'a> {
-    open: Open<'a>,
+struct Turn<'a, N> {
+    open: Open<'a, N>,
     via: Option<Connection>,
     now: Ms,
     events: &'a mut Vec<Event>,
 }
 
-impl Turn<'_> {
+impl<N: Notes> Turn<'_, N> {
     fn acquire(&mut self, acquire: &Acquire) -> Outcome {
         let terms = &acquire.terms;
         if let Some(entry) = self.open.lock.by_request(&terms.token, &terms.request_id) {
             return self.acquire_again(entry.clone(), acquire);
         }
-        if let Some(reason) = self.open.journal.gone.request(self.open.name, &terms.token, &terms.request_id) {
+        if let Some(reason) = self.open.notes.gone_request(self.open.name, &terms.token, &terms.request_id) {
             return Outcome::Reply(Reply::Lost { reason });
         }
         if let Mode::Shared(limit) = terms.mode
@@ -143,13 +172,17 @@ impl Turn<'_> {
             is_stored: false,
         };
         match acquire.entry {
+            // Nobody loses a lease that the stealer cannot have for want of fences. It costs a gap, and gaps are fine.
+            Entrance::Steal if self.open.notes.next_fence().is_none() => {
+                Outcome::Reply(Reply::Refused(Refusal::Unavailable))
+            }
             Entrance::Steal => {
                 self.end_all(Lost::Stolen);
                 self.grant_at_once(newcomer)
             }
             // Nobody barges (rule 7): an empty queue is asked for before room is.
             Entrance::Queue if self.open.lock.waiting() == 0 && self.admits(terms.mode) => self.grant_at_once(newcomer),
-            Entrance::Queue if acquire.wait.value() == 0 => Outcome::Reply(self.held()),
+            Entrance::Queue if acquire.wait.value() == 0 => Outcome::Reply(held(self.open.lock, self.now)),
             Entrance::Queue if self.open.lock.waiting() >= QUEUE_MAX => {
                 Outcome::Reply(Reply::Refused(Refusal::QueueFull))
             }
@@ -213,7 +246,7 @@ impl Turn<'_> {
         let Cancel { token, request_id } = cancel;
         match self.open.lock.by_request(token, request_id).cloned() {
             // Remembered, so that an acquire that comes after its own cancel is nobody's ghost.
-            None => self.open.journal.gone.remember(self.open.name, token, request_id, None, Lost::Released),
+            None => self.open.notes.remember(self.open.name, token, request_id, None, Lost::Released),
             Some(entry) => match entry.state {
                 State::Waiting { .. } => self.forget(&entry),
                 State::Holding(Holding { claim: Claim::Answered | Claim::Open, .. }) => self.forget(&entry),
@@ -257,7 +290,7 @@ impl Turn<'_> {
             Some((entry, State::Holding(holding))) => Ok((entry.clone(), holding)),
             Some((_, State::Ended { reason, .. })) => Err(reason),
             Some((_, State::Waiting { .. })) => Err(Lost::Unknown),
-            None => Err(self.open.journal.gone.lease(self.open.name, token, fence).unwrap_or(Lost::Unknown)),
+            None => Err(self.open.notes.gone_lease(self.open.name, token, fence).unwrap_or(Lost::Unknown)),
         }
     }
 
@@ -271,7 +304,7 @@ impl Turn<'_> {
                 }
                 State::Waiting { .. } => {
                     self.open.remove(entry.place);
-                    self.events.push(Event::Left { place: entry.place });
+                    self.events.push(Event::Lapsed { place: entry.place });
                 }
             }
         }
@@ -298,7 +331,7 @@ impl Turn<'_> {
 
     /// `None`, and nothing done, when the space has used up its fences.
     fn grant(&mut self, mut entry: Entry, claim: Claim) -> Option<Holding> {
-        let fence = self.open.journal.next_fence()?;
+        let fence = self.open.notes.next_fence()?;
         let ttl = entry.terms.ttl.value();
         let length = match claim {
             Claim::Open => ttl.min(CLAIM_MS),
@@ -351,17 +384,7 @@ impl Turn<'_> {
             None => Event::Left { place: entry.place },
         });
         self.open.remove(entry.place);
-        self.open.journal.gone.remember(self.open.name, &terms.token, &terms.request_id, entry.fence(), Lost::Released);
-    }
-
-    fn held(&self) -> Reply {
-        let lock = &self.open.lock;
-        let opens_at = lock.first_expiry().unwrap_or(0).max(lock.closed_until());
-        Reply::Held {
-            holders: holders(lock, self.now, HOLDERS_SHOWN),
-            queue: lock.waiting(),
-            retry_after: opens_at.saturating_sub(self.now).clamp(1, RETRY_AFTER_MS),
-        }
+        self.open.notes.remember(self.open.name, &terms.token, &terms.request_id, entry.fence(), Lost::Released);
     }
 
     fn place_until(&self, acquire: &Acquire) -> Ms {

@@ -18,7 +18,7 @@ pub enum Json {
 }
 
 /// Deeper nesting is refused.
-const MAX_DEPTH: usize = 32;
+pub(crate) const MAX_DEPTH: usize = 32;
 
 /// More members in one object are refused: the look for doubled ones is quadratic.
 const MAX_MEMBERS: usize = 256;
@@ -34,6 +34,24 @@ impl Json {
     pub fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, (Option<String>, D::Error)> {
         let member = RefCell::new(None);
         Seed { depth: 0, member: &member }.deserialize(deserializer).map_err(|error| (member.take(), error))
+    }
+
+    /// The member of that name, where it is an object that has one.
+    pub fn member(&self, name: &str) -> Option<&Json> {
+        match self {
+            Json::Object(members) => members.iter().find(|(other, _)| **other == *name).map(|(_, value)| value),
+            Json::Null | Json::Bool(_) | Json::Number(_) | Json::Text(_) | Json::List(_) => None,
+        }
+    }
+
+    /// Whether JSON text can say it: NaN and the infinities are numbers in memory alone.
+    pub fn is_finite(&self) -> bool {
+        match self {
+            Json::Null | Json::Bool(_) | Json::Text(_) => true,
+            Json::Number(number) => number.is_finite(),
+            Json::List(items) => items.iter().all(Json::is_finite),
+            Json::Object(members) => members.iter().all(|(_, value)| value.is_finite()),
+        }
     }
 
     /// The bytes of its shortest JSON text. A number that is no integer counts as 24.

@@ -4,18 +4,19 @@
 //! What may happen to them is the engine's to say.
 
 use std::collections::hash_map::Entry as Slot;
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 
+use crate::agenda::Agenda;
 use crate::command::Lost;
 use crate::lock::{Entry, Lock, Place, State};
-use crate::types::{Connection, Fence, Ms, Name, RequestId, Token};
+use crate::types::{Connection, Fence, MAX_SAFE_INTEGER, Ms, Name, RequestId, Token};
 
 /// Where entries are kept: one row an entry, keyed by lock and place, and one row for the space.
 pub trait Storage {
     /// What the space's own row says, and the latest instant that any row was written at.
     fn start(&mut self) -> Result<Start, Fault>;
 
-    /// Every row of one lock, read with [`record::read`](crate::record::read).
+    /// Every row of one lock, in the order of their places, read with [`record::read`](crate::record::read).
     fn load(&mut self, lock: &Name) -> Result<Vec<Entry>, Fault>;
 
     /// The names after `after` that start with `prefix`, in byte order, at most `count` of them; `None` where nothing
@@ -93,10 +94,10 @@ impl Storage for InMemory {
 pub struct Ledger<S> {
     storage: S,
     locks: HashMap<Name, Kept>,
-    /// The locks by the instants they are armed at.
-    due: BTreeSet<(Ms, Name)>,
-    journal: Journal,
-    waiters: Waiters,
+    /// The locks by the instants they are armed at: those that somebody waits for, and the others.
+    contended: Agenda,
+    quiet: Agenda,
+    books: Books,
     clock: Clock,
     loaded: Loaded,
 }
@@ -104,9 +105,19 @@ pub struct Ledger<S> {
 #[derive(Default)]
 struct Kept {
     lock: Lock,
-    /// An instant not later than the next at which something happens to the lock by itself.
-    armed_at: Option<Ms>,
+    /// An instant not later than the next at which something happens to the lock by itself, and on which agenda it is.
+    armed: Option<(Ms, Interest)>,
 }
+
+/// Whether anybody waits for something to happen to a lock.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Interest {
+    Contended,
+    Quiet,
+}
+
+/// An agenda is about places; here it is about a lock as a whole.
+const WHOLE: Place = 0;
 
 /// How much of the storage is in memory. A lock beyond it is read when it is asked for.
 enum Loaded {
@@ -115,11 +126,34 @@ enum Loaded {
 }
 
 /// A lock that is being worked on, and where its changes are noted.
-pub struct Open<'a> {
+pub struct Open<'a, N = Books> {
     pub name: &'a Name,
     pub lock: &'a mut Lock,
-    pub journal: &'a mut Journal,
-    waiters: &'a mut Waiters,
+    pub notes: &'a mut N,
+}
+
+/// What is noted while a lock is worked on, and what is remembered from before.
+pub trait Notes {
+    /// The next fence of the space; `None` when it has used up its integers.
+    fn next_fence(&mut self) -> Option<Fence>;
+
+    /// An entry is new, or another than before, and is to be stored.
+    fn put(&mut self, lock: &Name, before: Option<&Entry>, after: &Entry);
+
+    /// An entry is another than before in memory only.
+    fn put_unwritten(&mut self, lock: &Name, before: Option<&Entry>, after: &Entry);
+
+    /// An entry is there no more.
+    fn removed(&mut self, lock: &Name, entry: &Entry);
+
+    /// An ask or a lease is over; see [`Gone`].
+    fn remember(&mut self, lock: &Name, token: &Token, request_id: &RequestId, fence: Option<Fence>, reason: Lost);
+
+    /// Why that ask is over, where that is remembered.
+    fn gone_request(&self, lock: &Name, token: &Token, request_id: &RequestId) -> Option<Lost>;
+
+    /// Why that lease is over, where that is remembered.
+    fn gone_lease(&self, lock: &Name, token: &Token, fence: Fence) -> Option<Lost>;
 }
 
 impl<S: Storage> Ledger<S> {
@@ -129,15 +163,9 @@ impl<S: Storage> Ledger<S> {
         Ok(Self {
             storage,
             locks: HashMap::new(),
-            due: BTreeSet::new(),
-            journal: Journal {
-                rows: BTreeMap::new(),
-                fence: start.fence,
-                fence_floor,
-                reserved: start.fence,
-                gone: Gone::default(),
-            },
-            waiters: Waiters::default(),
+            contended: Agenda::default(),
+            quiet: Agenda::default(),
+            books: Books { journal: Journal::new(start.fence, fence_floor), waiters: Waiters::default() },
             clock: Clock { ahead: 0, latest: start.clock },
             loaded: Loaded::UpTo(None),
         })
@@ -154,53 +182,69 @@ impl<S: Storage> Ledger<S> {
             Slot::Occupied(slot) => slot.into_mut(),
             Slot::Vacant(slot) => {
                 let mut kept = Kept::default();
-                if !self.loaded.covers(name) {
+                // Freed in this turn, its rows are still in storage.
+                if !self.loaded.covers(name) && !self.books.journal.touches(name) {
                     for entry in self.storage.load(name)? {
-                        self.waiters.note(name, None, Some(&entry));
+                        self.books.waiters.note(name, None, Some(&entry));
                         kept.lock.put(entry);
+                    }
+                    // The clock may have gone back to before what kept the queue from moving up.
+                    if kept.lock.head().is_some_and(|head| kept.lock.has_room_for(head.terms.mode)) {
+                        kept.armed = Some((0, Interest::Contended));
+                        self.contended.add(0, name, WHOLE);
                     }
                 }
                 slot.insert(kept)
             }
         };
-        Ok(Open { name, lock: &mut kept.lock, journal: &mut self.journal, waiters: &mut self.waiters })
+        Ok(Open { name, lock: &mut kept.lock, notes: &mut self.books })
     }
 
     /// Notes when the lock is next due, and forgets it when it is free.
     pub fn close(&mut self, name: &Name, now: Ms) {
         let Some(kept) = self.locks.get_mut(name) else { return };
-        let due_at = kept.lock.due_at(now);
+        let interest = if kept.lock.waiting() > 0 { Interest::Contended } else { Interest::Quiet };
+        let due = kept.lock.due_at(now).map(|at| (at, interest));
         // An instant too early costs one look; moving it with every renewal would cost more.
-        let stays = matches!((kept.armed_at, due_at), (Some(armed_at), Some(due_at)) if armed_at <= due_at);
+        let stays = matches!((kept.armed, due), (Some(armed), Some(due)) if armed.1 == due.1 && armed.0 <= due.0);
         if !stays {
-            if let Some(at) = kept.armed_at {
-                self.due.remove(&(at, name.clone()));
+            let armed = std::mem::replace(&mut kept.armed, due);
+            if due.is_none() {
+                self.locks.remove(name);
             }
-            if let Some(at) = due_at {
-                self.due.insert((at, name.clone()));
+            if let Some((at, interest)) = armed {
+                self.agenda(interest).remove(at, name, WHOLE);
             }
-            kept.armed_at = due_at;
-        }
-        if due_at.is_none() {
-            self.locks.remove(name);
+            if let Some((at, interest)) = due {
+                self.agenda(interest).add(at, name, WHOLE);
+            }
         }
     }
 
-    /// A lock at which something may be due, taken off the list until it is closed again.
+    /// A lock at which something may be due, taken off its agenda until it is closed again.
     pub fn take_due(&mut self, now: Ms) -> Option<Name> {
-        if self.next_due()? > now {
-            return None;
-        }
-        let (_, name) = self.due.pop_first()?;
+        let (name, _) = self.contended.take_due(now).or_else(|| self.quiet.take_due(now))?;
         if let Some(kept) = self.locks.get_mut(&name) {
-            kept.armed_at = None;
+            kept.armed = None;
         }
         Some(name)
     }
 
-    /// The first instant at which a lock in memory may be due.
-    pub fn next_due(&self) -> Option<Ms> {
-        self.due.first().map(|(at, _)| *at)
+    /// The first instant at which a lock in memory may be due that somebody waits for.
+    pub fn next_contended(&self) -> Option<Ms> {
+        self.contended.first()
+    }
+
+    /// The first instant at which any other lock in memory may be due.
+    pub fn next_quiet(&self) -> Option<Ms> {
+        self.quiet.first()
+    }
+
+    fn agenda(&mut self, interest: Interest) -> &mut Agenda {
+        match interest {
+            Interest::Contended => &mut self.contended,
+            Interest::Quiet => &mut self.quiet,
+        }
     }
 
     /// Reads `count` more locks into memory; false when all are there. Only after a [`flush`](Self::flush).
@@ -218,11 +262,13 @@ impl<S: Storage> Ledger<S> {
         Ok(matches!(self.loaded, Loaded::UpTo(_)))
     }
 
-    /// The places in queues that a connection asked for. Reads the rest of the storage if it has to; only after a
-    /// [`flush`](Self::flush).
+    /// The places in queues that a connection asked for. Reads the rest of the storage if it has to.
     pub fn waiters_of(&mut self, connection: Connection, now: Ms) -> Result<Vec<(Name, Place)>, Fault> {
-        while self.load_more(LOADED_AT_ONCE, now)? {}
-        Ok(self.waiters.0.get(&connection).into_iter().flatten().cloned().collect())
+        if let Loaded::UpTo(_) = self.loaded {
+            self.flush(now)?;
+            while self.load_more(LOADED_AT_ONCE, now)? {}
+        }
+        Ok(self.books.waiters.of(connection))
     }
 
     /// The names after `after` that start with `prefix`, in byte order. Only after a [`flush`](Self::flush).
@@ -230,14 +276,16 @@ impl<S: Storage> Ledger<S> {
         if let Some(names) = self.storage.names(prefix, after, count)? {
             return Ok(names);
         }
-        let mut names: Vec<_> = self
-            .locks
-            .keys()
-            .filter(|name| name.as_str().starts_with(prefix) && after.is_none_or(|after| *name > after))
-            .collect();
-        names.sort_unstable();
-        names.truncate(count);
-        Ok(names.into_iter().cloned().collect())
+        let mut first = BTreeSet::new();
+        for name in self.locks.keys() {
+            if name.as_str().starts_with(prefix) && after.is_none_or(|after| name > after) {
+                first.insert((name.clone(), WHOLE));
+            }
+            if first.len() > count {
+                first.pop_last();
+            }
+        }
+        Ok(first.into_iter().map(|(name, _)| name).collect())
     }
 
     /// See [`Storage::probe`].
@@ -247,12 +295,13 @@ impl<S: Storage> Ledger<S> {
 
     /// Makes everything that was done durable. After a fault the ledger is ahead of its storage: drop it.
     pub fn flush(&mut self, now: Ms) -> Result<Flushed, Fault> {
-        let reserved = self.journal.reserve(now);
-        let rows = std::mem::take(&mut self.journal.rows);
+        let reserved = self.books.journal.reserve(now);
+        let rows = std::mem::take(&mut self.books.journal.rows);
         if rows.is_empty() && reserved.is_none() {
             return Ok(Flushed::Nothing);
         }
-        for (lock, place) in rows.keys() {
+        self.books.journal.fresh.clear();
+        for (lock, place) in &rows {
             if let Some(kept) = self.locks.get_mut(lock) {
                 kept.lock.mark_stored(*place);
             }
@@ -260,7 +309,7 @@ impl<S: Storage> Ledger<S> {
         let locks = &self.locks;
         let entry = |lock, place| locks.get(lock).and_then(|kept| kept.lock.entry(place));
         let changes: Vec<_> = rows
-            .keys()
+            .iter()
             .map(|(lock, place)| Change { lock, place: *place, entry: entry(lock, *place), at: now })
             .collect();
         self.storage.write(&changes, reserved)?;
@@ -284,45 +333,83 @@ impl Loaded {
     }
 }
 
-impl Open<'_> {
+impl<N: Notes> Open<'_, N> {
     pub fn put(&mut self, entry: Entry) {
-        self.journal.note_put(self.name, &entry);
-        self.put_unwritten(entry);
+        self.notes.put(self.name, self.lock.entry(entry.place), &entry);
+        self.lock.put(entry);
     }
 
     /// Changes an entry in memory only: what it becomes follows from what is stored and the clock.
     pub fn put_unwritten(&mut self, entry: Entry) {
-        self.waiters.note(self.name, self.lock.entry(entry.place), Some(&entry));
+        self.notes.put_unwritten(self.name, self.lock.entry(entry.place), &entry);
         self.lock.put(entry);
     }
 
     pub fn remove(&mut self, place: Place) -> Option<Entry> {
         let entry = self.lock.remove(place)?;
-        self.waiters.note(self.name, Some(&entry), None);
-        self.journal.note_removed(self.name, &entry);
+        self.notes.removed(self.name, &entry);
         Some(entry)
     }
 }
 
+/// What a ledger notes: the rows to write, and which socket waits where.
+pub struct Books {
+    journal: Journal,
+    waiters: Waiters,
+}
+
+impl Notes for Books {
+    fn next_fence(&mut self) -> Option<Fence> {
+        self.journal.next_fence()
+    }
+
+    fn put(&mut self, lock: &Name, before: Option<&Entry>, after: &Entry) {
+        self.journal.note_put(lock, after);
+        self.waiters.note(lock, before, Some(after));
+    }
+
+    fn put_unwritten(&mut self, lock: &Name, before: Option<&Entry>, after: &Entry) {
+        self.waiters.note(lock, before, Some(after));
+    }
+
+    fn removed(&mut self, lock: &Name, entry: &Entry) {
+        self.waiters.note(lock, Some(entry), None);
+        self.journal.note_removed(lock, entry);
+    }
+
+    fn remember(&mut self, lock: &Name, token: &Token, request_id: &RequestId, fence: Option<Fence>, reason: Lost) {
+        self.journal.gone.remember(lock, token, request_id, fence, reason);
+    }
+
+    fn gone_request(&self, lock: &Name, token: &Token, request_id: &RequestId) -> Option<Lost> {
+        self.journal.gone.request(lock, token, request_id)
+    }
+
+    fn gone_lease(&self, lock: &Name, token: &Token, fence: Fence) -> Option<Lost> {
+        self.journal.gone.lease(lock, token, fence)
+    }
+}
+
 /// What a turn has to write, beside the locks themselves.
-pub struct Journal {
-    rows: BTreeMap<(Name, Place), Row>,
+struct Journal {
+    /// Rows to be written, or deleted where their entry is gone.
+    rows: BTreeSet<(Name, Place)>,
+    /// Those of them that the storage does not have yet: one that came and went within a turn is never written.
+    fresh: BTreeSet<(Name, Place)>,
     fence: u64,
     fence_floor: u64,
     reserved: u64,
-    pub gone: Gone,
-}
-
-/// Whether the storage has the row as yet: one that came and went within a turn is never written.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Row {
-    Absent,
-    Present,
+    gone: Gone,
 }
 
 impl Journal {
+    fn new(fence: u64, fence_floor: u64) -> Self {
+        let (rows, fresh) = (BTreeSet::new(), BTreeSet::new());
+        Self { rows, fresh, fence, fence_floor, reserved: fence, gone: Gone::default() }
+    }
+
     /// The next fence; `None` when the space has used up its integers.
-    pub fn next_fence(&mut self) -> Option<Fence> {
+    fn next_fence(&mut self) -> Option<Fence> {
         let fence = Fence::after(self.fence, self.fence_floor)?;
         self.fence = fence.value();
         Some(fence)
@@ -332,50 +419,55 @@ impl Journal {
         if self.fence <= self.reserved {
             return None;
         }
-        self.reserved = self.fence.saturating_add(RESERVE);
+        self.reserved = self.fence.saturating_add(RESERVE).min(MAX_SAFE_INTEGER);
         Some(Reserved { fence: self.reserved, at: now })
     }
 
+    /// Whether a row of the lock is to be written or deleted.
+    fn touches(&self, lock: &Name) -> bool {
+        self.rows.range((lock.clone(), 0)..).next().is_some_and(|(first, _)| first == lock)
+    }
+
     fn note_put(&mut self, lock: &Name, entry: &Entry) {
-        let row = if entry.is_stored { Row::Present } else { Row::Absent };
-        self.rows.entry((lock.clone(), entry.place)).or_insert(row);
+        let row = (lock.clone(), entry.place);
+        if self.rows.insert(row.clone()) && !entry.is_stored {
+            self.fresh.insert(row);
+        }
     }
 
     fn note_removed(&mut self, lock: &Name, entry: &Entry) {
-        let key = (lock.clone(), entry.place);
-        match self.rows.get(&key) {
-            Some(Row::Present) => {}
-            Some(Row::Absent) => {
-                self.rows.remove(&key);
-            }
-            None => {
-                self.rows.insert(key, Row::Present);
-            }
+        let row = (lock.clone(), entry.place);
+        if self.fresh.remove(&row) {
+            self.rows.remove(&row);
+        } else {
+            self.rows.insert(row);
         }
     }
 }
 
 /// The places in queues, by the socket that asked for them.
 #[derive(Default)]
-struct Waiters(HashMap<Connection, BTreeSet<(Name, Place)>>);
+struct Waiters(Agenda);
 
 impl Waiters {
     /// Takes note that one entry of a lock is another now.
     fn note(&mut self, lock: &Name, before: Option<&Entry>, after: Option<&Entry>) {
-        fn of(entry: &Entry) -> Option<Connection> {
-            if let State::Waiting { .. } = entry.state { entry.connection } else { None }
-        }
-        if let Some((entry, connection)) = before.and_then(|entry| of(entry).map(|connection| (entry, connection)))
-            && let Some(places) = self.0.get_mut(&connection)
-        {
-            places.remove(&(lock.clone(), entry.place));
-            if places.is_empty() {
-                self.0.remove(&connection);
+        fn of(entry: &Entry) -> Option<(u64, Place)> {
+            match (entry.state, entry.connection) {
+                (State::Waiting { .. }, Some(Connection(connection))) => Some((connection, entry.place)),
+                _ => None,
             }
         }
-        if let Some((entry, connection)) = after.and_then(|entry| of(entry).map(|connection| (entry, connection))) {
-            self.0.entry(connection).or_default().insert((lock.clone(), entry.place));
+        if let Some((connection, place)) = before.and_then(of) {
+            self.0.remove(connection, lock, place);
         }
+        if let Some((connection, place)) = after.and_then(of) {
+            self.0.add(connection, lock, place);
+        }
+    }
+
+    fn of(&self, Connection(connection): Connection) -> Vec<(Name, Place)> {
+        self.0.at(connection)
     }
 }
 
@@ -400,36 +492,46 @@ impl Clock {
 /// acquire that arrives after its own release or cancel from becoming a lease that nobody knows of.
 #[derive(Debug, Default)]
 pub struct Gone {
-    requests: HashMap<(Name, Token, RequestId), Lost>,
-    leases: HashMap<(Name, Token, Fence), Lost>,
-    order: VecDeque<(Name, Token, RequestId, Option<Fence>)>,
+    reasons: HashMap<Past, Lost>,
+    order: VecDeque<Past>,
+}
+
+/// What is over: an ask, or a lease.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Past {
+    Request(Name, Token, RequestId),
+    Lease(Name, Token, Fence),
 }
 
 impl Gone {
     pub const REMEMBERED: usize = 4_096;
 
     pub fn remember(&mut self, lock: &Name, token: &Token, request_id: &RequestId, fence: Option<Fence>, reason: Lost) {
-        self.requests.insert((lock.clone(), token.clone(), request_id.clone()), reason);
+        self.add(Past::Request(lock.clone(), token.clone(), request_id.clone()), reason);
         if let Some(fence) = fence {
-            self.leases.insert((lock.clone(), token.clone(), fence), reason);
-        }
-        self.order.push_back((lock.clone(), token.clone(), request_id.clone(), fence));
-        if self.order.len() <= Self::REMEMBERED {
-            return;
-        }
-        if let Some((lock, token, request_id, fence)) = self.order.pop_front() {
-            if let Some(fence) = fence {
-                self.leases.remove(&(lock.clone(), token.clone(), fence));
-            }
-            self.requests.remove(&(lock, token, request_id));
+            self.add(Past::Lease(lock.clone(), token.clone(), fence), reason);
         }
     }
 
     pub fn request(&self, lock: &Name, token: &Token, request_id: &RequestId) -> Option<Lost> {
-        self.requests.get(&(lock.clone(), token.clone(), request_id.clone())).copied()
+        self.reasons.get(&Past::Request(lock.clone(), token.clone(), request_id.clone())).copied()
     }
 
     pub fn lease(&self, lock: &Name, token: &Token, fence: Fence) -> Option<Lost> {
-        self.leases.get(&(lock.clone(), token.clone(), fence)).copied()
+        self.reasons.get(&Past::Lease(lock.clone(), token.clone(), fence)).copied()
+    }
+
+    fn add(&mut self, past: Past, reason: Lost) {
+        // Cancelled once more: it is remembered from the first time on.
+        if self.reasons.insert(past.clone(), reason).is_some() {
+            return;
+        }
+        self.order.push_back(past);
+        // An ask and its lease are two.
+        if self.order.len() > 2 * Self::REMEMBERED
+            && let Some(past) = self.order.pop_front()
+        {
+            self.reasons.remove(&past);
+        }
     }
 }

@@ -3,7 +3,7 @@
 //! A container. It keeps its entries findable (by place, by request, by fence, by due time) and says what is true of
 //! them; what may happen to them is the engine's to say.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use crate::command::{Lost, Terms};
 use crate::types::{Connection, Fence, Limit, Mode, Ms, RequestId, Token};
@@ -91,12 +91,17 @@ pub struct Lock {
     /// Shared entries that hold or wait, and the limit they agree on.
     shared: usize,
     limit: Option<Limit>,
+    /// The largest place there was: none is given twice while somebody may ask for the entry that had it.
+    last_place: Place,
     /// No grant before this instant.
     closed_until: Ms,
 }
 
 /// From this many entries on a lock keeps an index; below it, looking at each entry is quicker.
-const CROWD: usize = if cfg!(test) { 3 } else { 9 };
+const CROWD: usize = 9;
+
+/// The component reads and writes every entry for every decision: an index would make it larger and nothing quicker.
+const HAS_INDEX: bool = cfg!(not(feature = "component"));
 
 impl Lock {
     pub fn is_free(&self) -> bool {
@@ -112,7 +117,7 @@ impl Lock {
     }
 
     pub fn by_request(&self, token: &Token, request_id: &RequestId) -> Option<&Entry> {
-        match &self.index {
+        match self.index() {
             Some(index) => {
                 index.requests.get(&(token.clone(), request_id.clone())).and_then(|place| self.entry(*place))
             }
@@ -121,15 +126,18 @@ impl Lock {
     }
 
     pub fn by_fence(&self, fence: Fence) -> Option<&Entry> {
-        match &self.index {
-            Some(index) => index.fences.get(&fence).and_then(|place| self.entry(*place)),
+        match self.index() {
+            Some(index) => {
+                let first = index.fences.range((fence.value(), Place::MIN)..).next();
+                first.filter(|(found, _)| *found == fence.value()).and_then(|(_, place)| self.entry(*place))
+            }
             None => self.entries().find(|entry| entry.fence() == Some(fence)),
         }
     }
 
     /// The first in the queue.
     pub fn head(&self) -> Option<&Entry> {
-        match &self.index {
+        match self.index() {
             Some(index) => index.queue.first().and_then(|place| self.entry(*place)),
             None => self.entries().find(|entry| matches!(entry.state, State::Waiting { .. })),
         }
@@ -137,13 +145,13 @@ impl Lock {
 
     /// The entry that is due first.
     pub fn first_due(&self) -> Option<&Entry> {
-        match &self.index {
+        match self.index() {
             Some(index) => index.due.first().and_then(|(_, place)| self.entry(*place)),
             None => self.entries().min_by_key(|entry| (entry.due_at(), entry.place)),
         }
     }
 
-    /// Live leases, in the order of their grants.
+    /// Live leases, in the order of their grants, which is that of their places: nobody barges.
     pub fn holders(&self) -> Box<dyn Iterator<Item = (&Entry, &Holding)> + '_> {
         fn held(entry: &Entry) -> Option<(&Entry, &Holding)> {
             match &entry.state {
@@ -151,19 +159,15 @@ impl Lock {
                 State::Waiting { .. } | State::Ended { .. } => None,
             }
         }
-        match &self.index {
-            Some(index) => Box::new(index.holding.iter().filter_map(|(_, place)| self.entry(*place).and_then(held))),
-            None => {
-                let mut few: Vec<_> = self.entries().filter_map(held).collect();
-                few.sort_by_key(|(_, holding)| holding.fence);
-                Box::new(few.into_iter())
-            }
+        match self.index() {
+            Some(index) => Box::new(index.holding.iter().filter_map(|place| self.entry(*place).and_then(held))),
+            None => Box::new(self.entries().filter_map(held)),
         }
     }
 
     /// The queue, in order.
     pub fn waiters(&self) -> Box<dyn Iterator<Item = &Entry> + '_> {
-        match &self.index {
+        match self.index() {
             Some(index) => Box::new(index.queue.iter().filter_map(|place| self.entry(*place))),
             None => Box::new(self.entries().filter(|entry| matches!(entry.state, State::Waiting { .. }))),
         }
@@ -179,7 +183,7 @@ impl Lock {
 
     /// The earliest end of a live lease.
     pub fn first_expiry(&self) -> Option<Ms> {
-        match &self.index {
+        match self.index() {
             Some(index) => index.expiries.first().map(|(expires_at, _)| *expires_at),
             None => self.holders().map(|(_, holding)| holding.expires_at).min(),
         }
@@ -187,7 +191,7 @@ impl Lock {
 
     /// How many wait in front of this place.
     pub fn ahead_of(&self, place: Place) -> usize {
-        match &self.index {
+        match self.index() {
             Some(index) => index.queue.before(place),
             None => self.waiters().take_while(|entry| entry.place < place).count(),
         }
@@ -195,7 +199,7 @@ impl Lock {
 
     /// The place of the next arrival.
     pub fn next_place(&self) -> Place {
-        self.entries.last_key_value().map_or(1, |(place, _)| place.saturating_add(1))
+        self.last_place.saturating_add(1)
     }
 
     /// The limit of the shared entries that hold or wait, where there are any.
@@ -228,15 +232,16 @@ impl Lock {
     /// Adds an entry, or puts it in the stead of the one at its place.
     pub fn put(&mut self, entry: Entry) {
         self.remove(entry.place);
+        self.last_place = self.last_place.max(entry.place);
         self.count(&entry, Change::In);
         if let State::Ended { closed_until, .. } = entry.state {
             self.closed_until = self.closed_until.max(closed_until);
         }
-        if let Some(index) = &mut self.index {
+        if let Some(index) = self.index_mut() {
             index.add(&entry);
         }
         self.entries.insert(entry.place, Box::new(entry));
-        if self.index.is_none() && self.entries.len() >= CROWD {
+        if HAS_INDEX && self.index.is_none() && self.entries.len() >= CROWD {
             let mut index = Box::<Index>::default();
             self.entries().for_each(|entry| index.add(entry));
             self.index = Some(index);
@@ -253,7 +258,7 @@ impl Lock {
     pub fn remove(&mut self, place: Place) -> Option<Entry> {
         let entry = *self.entries.remove(&place)?;
         self.count(&entry, Change::Out);
-        if let Some(index) = &mut self.index {
+        if let Some(index) = self.index_mut() {
             index.remove(&entry);
         }
         // Half of it, so that a lock at the border does not build its index anew again and again.
@@ -261,6 +266,14 @@ impl Lock {
             self.index = None;
         }
         Some(entry)
+    }
+
+    fn index(&self) -> Option<&Index> {
+        if HAS_INDEX { self.index.as_deref() } else { None }
+    }
+
+    fn index_mut(&mut self) -> Option<&mut Index> {
+        if HAS_INDEX { self.index.as_deref_mut() } else { None }
     }
 
     fn count(&mut self, entry: &Entry, change: Change) {
@@ -275,7 +288,10 @@ impl Lock {
         }
         if let Mode::Shared(limit) = entry.terms.mode {
             step(&mut self.shared);
-            self.limit = limit;
+            // That of the latest to come: it agreed with all who were there, and who was gone by then may have had another.
+            if let Change::In = change {
+                self.limit = limit;
+            }
         }
     }
 }
@@ -290,8 +306,8 @@ enum Change {
 #[derive(Debug, Default)]
 struct Index {
     requests: HashMap<(Token, RequestId), Place>,
-    fences: HashMap<Fence, Place>,
-    holding: BTreeSet<(Fence, Place)>,
+    fences: BTreeSet<(u64, Place)>,
+    holding: BTreeSet<Place>,
     expiries: BTreeSet<(Ms, Place)>,
     queue: Queue,
     due: BTreeSet<(Ms, Place)>,
@@ -303,12 +319,12 @@ impl Index {
         self.requests.insert((entry.terms.token.clone(), entry.terms.request_id.clone()), place);
         self.due.insert((entry.due_at(), place));
         if let Some(fence) = entry.fence() {
-            self.fences.insert(fence, place);
+            self.fences.insert((fence.value(), place));
         }
         match entry.state {
             State::Waiting { .. } => self.queue.add(place),
             State::Holding(holding) => {
-                self.holding.insert((holding.fence, place));
+                self.holding.insert(place);
                 self.expiries.insert((holding.expires_at, place));
             }
             State::Ended { .. } => {}
@@ -320,12 +336,12 @@ impl Index {
         self.requests.remove(&(entry.terms.token.clone(), entry.terms.request_id.clone()));
         self.due.remove(&(entry.due_at(), place));
         if let Some(fence) = entry.fence() {
-            self.fences.remove(&fence);
+            self.fences.remove(&(fence.value(), place));
         }
         match entry.state {
             State::Waiting { .. } => self.queue.remove(place),
             State::Holding(holding) => {
-                self.holding.remove(&(holding.fence, place));
+                self.holding.remove(&place);
                 self.expiries.remove(&(holding.expires_at, place));
             }
             State::Ended { .. } => {}
@@ -337,7 +353,8 @@ impl Index {
 #[derive(Debug, Default)]
 struct Queue {
     places: BTreeSet<Place>,
-    blocks: BTreeMap<Place, usize>,
+    /// Which blocks of places have how many that wait, in order.
+    blocks: VecDeque<(Place, usize)>,
 }
 
 /// Places that share a block. With the largest queue some hundred blocks are summed for a position.
@@ -345,8 +362,13 @@ const BLOCK: Place = 64;
 
 impl Queue {
     fn add(&mut self, place: Place) {
-        if self.places.insert(place) {
-            *self.blocks.entry(place / BLOCK).or_default() += 1;
+        if !self.places.insert(place) {
+            return;
+        }
+        let (at, block) = self.block_of(place);
+        match self.blocks.get_mut(at) {
+            Some((found, count)) if *found == block => *count += 1,
+            _ => self.blocks.insert(at, (block, 1)),
         }
     }
 
@@ -354,10 +376,11 @@ impl Queue {
         if !self.places.remove(&place) {
             return;
         }
-        if let Some(count) = self.blocks.get_mut(&(place / BLOCK)) {
+        let (at, _) = self.block_of(place);
+        if let Some((_, count)) = self.blocks.get_mut(at) {
             *count -= 1;
             if *count == 0 {
-                self.blocks.remove(&(place / BLOCK));
+                self.blocks.remove(at);
             }
         }
     }
@@ -370,9 +393,15 @@ impl Queue {
         self.places.iter()
     }
 
-    fn before(&self, place: Place) -> usize {
+    /// Where the block of a place is, or belongs, and which it is.
+    fn block_of(&self, place: Place) -> (usize, Place) {
         let block = place / BLOCK;
-        let whole: usize = self.blocks.range(..block).map(|(_, count)| count).sum();
+        (self.blocks.partition_point(|(other, _)| *other < block), block)
+    }
+
+    fn before(&self, place: Place) -> usize {
+        let (at, block) = self.block_of(place);
+        let whole: usize = self.blocks.iter().take(at).map(|(_, count)| count).sum();
         whole + self.places.range(block * BLOCK..place).count()
     }
 }

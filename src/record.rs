@@ -1,12 +1,16 @@
-//! An entry of a lock as versioned bytes: what a row of the lease store holds.
+//! An entry of a lock as versioned bytes: what a row of the lease store holds. And a whole lock as versioned bytes, for
+//! a host that keeps one record a lock: its entries in that very form, and what else a decision needs.
 //!
 //! The stored form is a type of its own, so that the core's types can change without it. A new form gets a new version
 //! byte, and the old ones stay readable: old and new code run side by side for minutes after a deploy.
 
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, EnumAccess, Error as _, SeqAccess, VariantAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
 use crate::command::{Lost, Terms};
-use crate::json::Json;
+use crate::json::{self, Json};
 use crate::ledger::Fault;
 use crate::lock::{Claim, Entry, Holding, Place, State};
 use crate::types::{
@@ -59,7 +63,7 @@ enum StoredLost {
     Unknown,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Serialize)]
 enum StoredJson {
     Null,
     Bool(bool),
@@ -88,6 +92,117 @@ pub fn read(place: Place, bytes: &[u8]) -> Result<Entry, Fault> {
         }
         None => Err(damaged()),
     }
+}
+
+/// One lock, with all that the next decision about it needs.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Whole {
+    /// The lock's clock when this was written.
+    pub clock: Ms,
+    /// No fence of this lock is larger.
+    pub fence: u64,
+    pub entries: Vec<Entry>,
+    /// Asks and leases that are over, the oldest first.
+    pub remembered: Vec<Remembered>,
+}
+
+/// An ask or a lease that its owner ended, known until `until` so that its late messages are.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Remembered {
+    pub token: Token,
+    pub request_id: RequestId,
+    pub fence: Option<Fence>,
+    pub reason: Lost,
+    pub until: Ms,
+}
+
+impl Remembered {
+    pub fn is_of(&self, token: &Token, request_id: &RequestId) -> bool {
+        self.request_id == *request_id && self.token == *token
+    }
+}
+
+/// Why a whole lock could not be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unreadable {
+    /// This version, of the lock or of an entry, is newer than what this code knows.
+    Newer(u8),
+    Damaged,
+}
+
+const WHOLE_VERSION: u8 = 1;
+
+#[derive(Serialize, Deserialize)]
+struct StoredWhole<'a> {
+    clock: Ms,
+    fence: u64,
+    #[serde(borrow)]
+    entries: Vec<(Place, &'a [u8])>,
+    remembered: Vec<StoredRemembered>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct StoredRemembered {
+    token: String,
+    request_id: String,
+    fence: Option<u64>,
+    reason: StoredLost,
+    until: Ms,
+}
+
+/// The bytes of a whole lock.
+pub fn write_whole(whole: &Whole) -> Vec<u8> {
+    let Whole { clock, fence, entries, remembered } = whole;
+    let rows: Vec<_> = entries.iter().map(|entry| (entry.place, write(entry))).collect();
+    let stored = StoredWhole {
+        clock: *clock,
+        fence: *fence,
+        entries: rows.iter().map(|(place, row)| (*place, row.as_slice())).collect(),
+        remembered: remembered
+            .iter()
+            .map(|gone| StoredRemembered {
+                token: gone.token.as_str().into(),
+                request_id: gone.request_id.as_str().into(),
+                fence: gone.fence.map(Fence::value),
+                reason: store_lost(gone.reason),
+                until: gone.until,
+            })
+            .collect(),
+    };
+    postcard::to_extend(&stored, vec![WHOLE_VERSION]).unwrap_or_default()
+}
+
+/// # Errors
+/// [`Unreadable`] where the bytes are of a newer version, damaged, or say what no lock can be.
+pub fn read_whole(bytes: &[u8]) -> Result<Whole, Unreadable> {
+    let (version, body) = bytes.split_first().ok_or(Unreadable::Damaged)?;
+    if *version > WHOLE_VERSION {
+        return Err(Unreadable::Newer(*version));
+    }
+    let stored = match (*version, postcard::take_from_bytes::<StoredWhole<'_>>(body)) {
+        (WHOLE_VERSION, Ok((stored, []))) => stored,
+        _ => return Err(Unreadable::Damaged),
+    };
+    let entry = |(place, row): (Place, &[u8])| match row.first() {
+        Some(version) if *version > VERSION => Err(Unreadable::Newer(*version)),
+        Some(_) | None => read(place, row).map_err(|_| Unreadable::Damaged),
+    };
+    let gone = |gone: StoredRemembered| -> Result<_, Expected> {
+        Ok(Remembered {
+            token: Token::new(&gone.token)?,
+            request_id: RequestId::new(&gone.request_id)?,
+            fence: gone.fence.map(|fence| Fence::new(fence as f64)).transpose()?,
+            reason: restore_lost(gone.reason),
+            until: gone.until,
+        })
+    };
+    let remembered: Result<_, _> = stored.remembered.into_iter().map(gone).collect();
+    Ok(Whole {
+        clock: stored.clock,
+        fence: stored.fence,
+        entries: stored.entries.into_iter().map(entry).collect::<Result<_, _>>()?,
+        remembered: remembered.map_err(|_| Unreadable::Damaged)?,
+    })
 }
 
 fn damaged() -> Fault {
@@ -121,14 +236,7 @@ fn store(entry: &Entry) -> Stored {
                 StoredState::Holding { fence: fence.value(), granted_at, expires_at, claim }
             }
             State::Ended { fence, reason, until, closed_until } => {
-                let reason = match reason {
-                    Lost::Expired => StoredLost::Expired,
-                    Lost::Released => StoredLost::Released,
-                    Lost::Revoked => StoredLost::Revoked,
-                    Lost::Stolen => StoredLost::Stolen,
-                    Lost::Unknown => StoredLost::Unknown,
-                };
-                StoredState::Ended { fence: fence.value(), reason, until, closed_until }
+                StoredState::Ended { fence: fence.value(), reason: store_lost(reason), until, closed_until }
             }
         },
     }
@@ -164,21 +272,32 @@ fn restore(place: Place, stored: Stored) -> Result<Entry, Expected> {
                     StoredClaim::Made => Claim::Made,
                 },
             }),
-            StoredState::Ended { fence, reason, until, closed_until } => State::Ended {
-                fence: Fence::new(fence as f64)?,
-                reason: match reason {
-                    StoredLost::Expired => Lost::Expired,
-                    StoredLost::Released => Lost::Released,
-                    StoredLost::Revoked => Lost::Revoked,
-                    StoredLost::Stolen => Lost::Stolen,
-                    StoredLost::Unknown => Lost::Unknown,
-                },
-                until,
-                closed_until,
-            },
+            StoredState::Ended { fence, reason, until, closed_until } => {
+                State::Ended { fence: Fence::new(fence as f64)?, reason: restore_lost(reason), until, closed_until }
+            }
         },
         is_stored: true,
     })
+}
+
+fn store_lost(reason: Lost) -> StoredLost {
+    match reason {
+        Lost::Expired => StoredLost::Expired,
+        Lost::Released => StoredLost::Released,
+        Lost::Revoked => StoredLost::Revoked,
+        Lost::Stolen => StoredLost::Stolen,
+        Lost::Unknown => StoredLost::Unknown,
+    }
+}
+
+fn restore_lost(stored: StoredLost) -> Lost {
+    match stored {
+        StoredLost::Expired => Lost::Expired,
+        StoredLost::Released => Lost::Released,
+        StoredLost::Revoked => Lost::Revoked,
+        StoredLost::Stolen => Lost::Stolen,
+        StoredLost::Unknown => Lost::Unknown,
+    }
 }
 
 fn store_json(json: &Json) -> StoredJson {
@@ -204,5 +323,124 @@ fn restore_json(stored: StoredJson) -> Json {
         StoredJson::Object(members) => {
             Json::Object(members.into_iter().map(|(name, value)| (name, restore_json(value))).collect())
         }
+    }
+}
+
+impl<'de> Deserialize<'de> for StoredJson {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        AtDepth(0).deserialize(deserializer)
+    }
+}
+
+/// Reads a value that lies this deep in others. A derived reader would follow damaged bytes as deep as they go, and
+/// overflow the stack.
+#[derive(Clone, Copy)]
+struct AtDepth(usize);
+
+/// Reads the items of a list, or the members of an object.
+struct Items(AtDepth);
+struct Members(AtDepth);
+struct Member(AtDepth);
+
+impl<'de> DeserializeSeed<'de> for AtDepth {
+    type Value = StoredJson;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<StoredJson, D::Error> {
+        if self.0 > json::MAX_DEPTH {
+            return Err(D::Error::custom("nested too deeply"));
+        }
+        deserializer.deserialize_enum("StoredJson", &["Null", "Bool", "Number", "Text", "List", "Object"], self)
+    }
+}
+
+impl<'de> Visitor<'de> for AtDepth {
+    type Value = StoredJson;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a stored JSON value")
+    }
+
+    fn visit_enum<A: EnumAccess<'de>>(self, data: A) -> Result<StoredJson, A::Error> {
+        let inner = AtDepth(self.0 + 1);
+        let (variant, content) = data.variant::<u32>()?;
+        match variant {
+            0 => content.unit_variant().map(|()| StoredJson::Null),
+            1 => content.newtype_variant().map(StoredJson::Bool),
+            2 => content.newtype_variant().map(StoredJson::Number),
+            3 => content.newtype_variant().map(StoredJson::Text),
+            4 => content.newtype_variant_seed(Items(inner)).map(StoredJson::List),
+            5 => content.newtype_variant_seed(Members(inner)).map(StoredJson::Object),
+            _ => Err(A::Error::custom("no such JSON value")),
+        }
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Items {
+    type Value = Vec<StoredJson>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Items {
+    type Value = Vec<StoredJson>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("stored JSON values")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+        let mut items = Vec::new();
+        while let Some(item) = seq.next_element_seed(self.0)? {
+            items.push(item);
+        }
+        Ok(items)
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Members {
+    type Value = Vec<(Box<str>, StoredJson)>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Members {
+    type Value = Vec<(Box<str>, StoredJson)>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("members of a stored JSON object")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+        let mut members = Vec::new();
+        while let Some(member) = seq.next_element_seed(Member(self.0))? {
+            members.push(member);
+        }
+        Ok(members)
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Member {
+    type Value = (Box<str>, StoredJson);
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_tuple(2, self)
+    }
+}
+
+impl<'de> Visitor<'de> for Member {
+    type Value = (Box<str>, StoredJson);
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a member of a stored JSON object")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+        let missing = || A::Error::custom("half a member");
+        let name = seq.next_element()?.ok_or_else(missing)?;
+        Ok((name, seq.next_element_seed(self.0)?.ok_or_else(missing)?))
     }
 }

@@ -4,8 +4,9 @@
 //! (rule 9). An ask that waits keeps its ticket until its lease, its time-out or its end is known. A socket's ask does
 //! not: it is answered at once that it waits, and told of its lease, so that the object may sleep in between.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::HashMap;
 
+use crate::agenda::Agenda;
 use crate::command::{Change, Command, HOLDERS_SHOWN, List, Lost, Push, Refusal, Reply, Request, Summary, Watch};
 use crate::engine::{self, Event, Outcome};
 use crate::ledger::{Fault, Flushed, Ledger, Storage};
@@ -20,6 +21,9 @@ const SWEPT: usize = 64;
 
 /// Locks read from storage per turn while a space is starting.
 const LOADED: usize = 512;
+
+/// Prefixes that one socket may watch.
+const WATCHED: usize = 16;
 
 /// How soon a space that is still starting wants its next turn, ms.
 const LOADING_MS: Ms = 100;
@@ -45,8 +49,10 @@ pub struct Turn {
     pub answers: Vec<(Ticket, Reply)>,
     /// To be sent after the answers.
     pub pushes: Vec<(Connection, Push)>,
-    /// Somebody awaits something that may be due then: have a turn in this many ms.
+    /// Somebody holds the line for something that may be due then: have a turn in this many ms.
     pub wake_in: Option<Ms>,
+    /// Somebody waits, but is told over a socket, which bears the object's sleep: have a turn in this many ms.
+    pub ring_in: Option<Ms>,
     /// Nobody waits, but something is to be cleaned up in this many ms or at any time after.
     pub due_in: Option<Ms>,
 }
@@ -84,10 +90,17 @@ impl<S: Storage> Service<S> {
             self.ledger.probe()?;
         }
         let loading = self.ledger.load_more(LOADED, now)?;
-        let due_at = self.ledger.next_due();
-        turn.due_in = if loading { Some(LOADING_MS) } else { due_at.map(|at| at.saturating_sub(now)) };
-        turn.wake_in = self.asks.first_deadline().map(|at| at.min(due_at.unwrap_or(at)).saturating_sub(now));
+        let length = |at: Ms| at.saturating_sub(now);
+        let contended_at = self.ledger.next_contended();
+        turn.wake_in = self.asks.first_deadline().map(|at| length(at.min(contended_at.unwrap_or(at))));
+        turn.ring_in = contended_at.map(length);
+        turn.due_in = if loading { Some(LOADING_MS) } else { self.ledger.next_quiet().map(length) };
         Ok(turn)
+    }
+
+    /// The prefixes that a socket watches.
+    pub fn watched_by(&self, connection: Connection) -> impl Iterator<Item = &str> {
+        self.watchers.0.iter().filter(move |(other, _)| *other == connection).map(|(_, prefix)| prefix.as_str())
     }
 
     /// Goes on telling a socket of changes that it asked to be told of before this service was started.
@@ -106,9 +119,15 @@ impl<S: Storage> Service<S> {
             }
             (Ok(Request::Watch(_) | Request::Unwatch(_)), None) => Reply::Refused(Refusal::NeedsSocket),
             (Ok(Request::Watch(Watch { prefix })), Some(connection)) => {
+                if self.watched_by(connection).count() >= WATCHED {
+                    let expected = "one of at most 16 that a socket watches";
+                    let refusal = Refusal::Invalid { field: "prefix".into(), expected };
+                    turn.answers.push((ticket, Reply::Refused(refusal)));
+                    return Ok(());
+                }
                 let list = List { prefix: prefix.clone(), cursor: None, page_size: PageSize::DEFAULT };
                 let (locks, cursor) = self.list(&list, now, turn)?;
-                self.watchers.add(connection, prefix);
+                self.watch_again(connection, prefix);
                 Reply::Watching { locks, cursor }
             }
             (Ok(Request::Unwatch(Watch { prefix })), Some(connection)) => {
@@ -165,7 +184,6 @@ impl<S: Storage> Service<S> {
     /// The waiters of a socket leave with it. Its leases stay: it may come back.
     fn close(&mut self, connection: Connection, now: Ms, turn: &mut Turn) -> Result<(), Fault> {
         self.watchers.remove_all(connection);
-        self.ledger.flush(now)?;
         for (lock, place) in self.ledger.waiters_of(connection, now)? {
             let mut events = Vec::new();
             engine::leave(&mut self.ledger, &lock, place, now, &mut events)?;
@@ -185,6 +203,14 @@ impl<S: Storage> Service<S> {
         for event in events {
             match *event {
                 Event::Granted { place, .. } | Event::Left { place } => self.tell_waiter(lock, place, now, turn)?,
+                // The ask is still open where the store slept through its end: it may ask anew.
+                Event::Lapsed { place } => {
+                    if let Some(ask) = self.asks.take(lock, place) {
+                        let reply = engine::held(self.ledger.open(lock)?.lock, now);
+                        self.ledger.close(lock, now);
+                        turn.answers.push((ask.ticket, reply));
+                    }
+                }
                 Event::Ended {
                     fence,
                     reason: reason @ (Lost::Revoked | Lost::Stolen),
@@ -262,7 +288,7 @@ impl<S: Storage> Service<S> {
 fn change(event: &Event) -> (Change, Option<Fence>) {
     match *event {
         Event::Queued => (Change::Queued, None),
-        Event::Left { .. } => (Change::Left, None),
+        Event::Left { .. } | Event::Lapsed { .. } => (Change::Left, None),
         Event::Acquired { fence } | Event::Granted { fence, .. } => (Change::Acquired, Some(fence)),
         Event::Released { fence } => (Change::Released, Some(fence)),
         Event::Ended { fence, reason, .. } => {
@@ -289,59 +315,55 @@ struct Ask {
 #[derive(Default)]
 struct Asks {
     by_place: HashMap<(Name, Place), (Ticket, Ms)>,
-    by_deadline: BTreeSet<(Ms, Name, Place)>,
+    by_deadline: Agenda,
 }
 
 impl Asks {
     fn open(&mut self, ask: Ask) {
-        self.by_deadline.insert((ask.deadline, ask.lock.clone(), ask.place));
+        self.by_deadline.add(ask.deadline, &ask.lock, ask.place);
         self.by_place.insert((ask.lock, ask.place), (ask.ticket, ask.deadline));
     }
 
     fn take(&mut self, lock: &Name, place: Place) -> Option<Ask> {
         let ((lock, place), (ticket, deadline)) = self.by_place.remove_entry(&(lock.clone(), place))?;
-        self.by_deadline.remove(&(deadline, lock.clone(), place));
+        self.by_deadline.remove(deadline, &lock, place);
         Some(Ask { ticket, lock, place, deadline })
     }
 
     fn take_late(&mut self, now: Ms) -> Option<Ask> {
-        let (deadline, lock, place) = self.by_deadline.first()?.clone();
-        if deadline > now {
-            return None;
-        }
+        let (lock, place) = self.by_deadline.take_due(now)?;
         self.take(&lock, place)
     }
 
     fn first_deadline(&self) -> Option<Ms> {
-        self.by_deadline.first().map(|(deadline, ..)| *deadline)
+        self.by_deadline.first()
     }
 }
 
-/// The sockets that are told of changes, and of which locks.
+/// The sockets that are told of changes, and of which locks, in the order of the sockets.
 #[derive(Default)]
-struct Watchers(BTreeMap<Connection, BTreeSet<String>>);
+struct Watchers(Vec<(Connection, String)>);
 
 impl Watchers {
     fn add(&mut self, connection: Connection, prefix: String) {
-        self.0.entry(connection).or_default().insert(prefix);
+        self.remove(connection, &prefix);
+        let at = self.0.partition_point(|(other, _)| *other <= connection);
+        self.0.insert(at, (connection, prefix));
     }
 
     fn remove(&mut self, connection: Connection, prefix: &str) {
-        if let Some(prefixes) = self.0.get_mut(&connection) {
-            prefixes.remove(prefix);
-            if prefixes.is_empty() {
-                self.0.remove(&connection);
-            }
-        }
+        self.0.retain(|(other, watched)| *other != connection || watched != prefix);
     }
 
     fn remove_all(&mut self, connection: Connection) {
-        self.0.remove(&connection);
+        self.0.retain(|(other, _)| *other != connection);
     }
 
     /// Each socket once, by however many of its prefixes the lock matches.
     fn of(&self, lock: &Name) -> Vec<Connection> {
-        let matches = |prefixes: &BTreeSet<String>| prefixes.iter().any(|prefix| lock.as_str().starts_with(prefix));
-        self.0.iter().filter(|(_, prefixes)| matches(prefixes)).map(|(connection, _)| *connection).collect()
+        let matching = self.0.iter().filter(|(_, prefix)| lock.as_str().starts_with(prefix.as_str()));
+        let mut connections: Vec<_> = matching.map(|(connection, _)| *connection).collect();
+        connections.dedup();
+        connections
     }
 }

@@ -16,6 +16,9 @@ const ASK_MS: Ms = 25_000;
 /// How long after it is due an answer counts as lost.
 const ANSWER_MS: Ms = 5_000;
 
+/// The same for a cancel: somebody awaits it who has no time left.
+const CANCEL_MS: Ms = 1_000;
+
 /// How long an acquire keeps trying to reach a store that does not answer.
 const UNREACHABLE_MS: Ms = 15_000;
 
@@ -31,6 +34,11 @@ const BACKOFF_CAP_MS: Ms = 2_000;
 /// A tenth of it, at most 500 ms, for timers and scheduling; and a thousandth for clocks that run at different rates.
 pub fn margin(length: Ms) -> Ms {
     (length / 10).min(500) + length / 1_000
+}
+
+/// When the holder stops believing in a lease that ends `length` after an instant it can be counted from.
+fn believed_until(since: Ms, length: Ms) -> Ms {
+    since.saturating_add(length.saturating_sub(margin(length)))
 }
 
 /// What the driver is to do.
@@ -128,6 +136,9 @@ pub struct Session {
     renewal: Renewal,
     /// Sent, not answered, and still meaning something if it is; the oldest first.
     flights: Vec<Flight>,
+    /// The shortest length that a renewal asked for. A copy of it may reach the store at any time, and so after a renewal
+    /// that asked for more: nothing longer is believed in.
+    shortest: Ms,
     /// The one that is waited for before anything else is sent.
     awaited: Option<u32>,
     failures: u32,
@@ -170,9 +181,15 @@ struct Held {
     grant: Grant,
     /// The lease is believed in before this instant, and not at it.
     deadline: Ms,
+    /// The instant that the lease's remaining time was counted from.
+    since: Ms,
     renew_at: Option<Ms>,
+    /// Short, as it was waited for, until its first renewal is answered: that one is due whatever the renewal.
+    is_unclaimed: bool,
     /// The length the next renewal asks for, where it is another than before.
     ttl: Option<Ttl>,
+    /// Asked for while a renewal was on its way: the answer to that one is not the answer to this.
+    again: bool,
 }
 
 /// What was sent and not answered yet.
@@ -203,7 +220,19 @@ impl Session {
             Renewal::Manual => None,
         };
         // The instant 0 is past: nothing is believed yet, and nothing is given up either.
-        Self::new(token, Phase::Holding(Held { grant, deadline: 0, renew_at, ttl: None }), renewal)
+        Self::new(
+            token,
+            Phase::Holding(Held {
+                grant,
+                deadline: 0,
+                since: 0,
+                renew_at,
+                is_unclaimed: false,
+                ttl: None,
+                again: false,
+            }),
+            renewal,
+        )
     }
 
     fn new(token: Token, phase: Phase, renewal: Renewal) -> Self {
@@ -212,6 +241,7 @@ impl Session {
             phase,
             renewal,
             flights: Vec::new(),
+            shortest: Ms::MAX,
             awaited: None,
             failures: 0,
             failing_since: None,
@@ -221,6 +251,8 @@ impl Session {
 
     pub fn status(&self) -> Status {
         match &self.phase {
+            // Who waited long enough is not to wait for a store that does not answer.
+            Phase::Cancelling { end, .. } if self.failures > 0 => Status::Over(*end),
             Phase::Asking(_) | Phase::Cancelling { .. } => Status::Asking,
             Phase::Holding(_) => Status::Holding,
             Phase::Releasing { end: Some(end), .. } => Status::Over(*end),
@@ -250,6 +282,9 @@ impl Session {
     /// What to do at this instant.
     pub fn step(&mut self, now: Ms, dice: f64) -> Step {
         self.pass(now, dice);
+        if let Phase::Over(_) = self.phase {
+            return Step::Over;
+        }
         if let Some(flight) = self.awaited() {
             return Step::Wait {
                 until: Some(self.phase.ends_at().map_or(flight.answer_by, |at| at.min(flight.answer_by))),
@@ -257,10 +292,7 @@ impl Session {
         }
         match self.phase.next_command(&self.token, now) {
             Some((command, answer_in)) => Step::Send { number: self.take_off(&command, now, answer_in), command },
-            None => match self.phase.next_change() {
-                None if matches!(self.phase, Phase::Over(_)) => Step::Over,
-                until => Step::Wait { until },
-            },
+            None => Step::Wait { until: self.phase.next_change() },
         }
     }
 
@@ -287,9 +319,8 @@ impl Session {
         self.failing_since = None;
         match (&mut self.phase, heard) {
             (Phase::Asking(asking), Heard::Granted { grant, waited }) => {
-                let late = asking.deadline.is_some_and(|deadline| deadline <= now);
                 let since = asking.lease_began(flight.sent_at, waited, now);
-                if late { self.give_up_with(End::TimedOut, now) } else { self.hold(grant, since, now) }
+                self.enter(grant, since, now)
             }
             (Phase::Asking(asking), Heard::Held { retry_after } | Heard::Waiting { retry_after }) => {
                 match asking.patience {
@@ -297,8 +328,15 @@ impl Session {
                     Patience::For(_) | Patience::Unlimited => asking.next_at = now.saturating_add(retry_after),
                 }
             }
-            // The ask was granted and ended while its answers were lost.
-            (Phase::Asking(_), Heard::Lost(reason)) => self.phase = Phase::Over(End::Lost(reason)),
+            // The ask was granted and ended while its answers were lost. Who never heard of a lease has lost none.
+            (Phase::Asking(asking), Heard::Lost(reason)) => match asking.patience {
+                Patience::None => self.phase = Phase::Over(End::Held),
+                Patience::For(_) | Patience::Unlimited => {
+                    if !asking.ask_anew(now) {
+                        self.phase = Phase::Over(End::Lost(reason));
+                    }
+                }
+            },
             (Phase::Asking(_), Heard::Renewed { .. } | Heard::Released | Heard::Cancelled) => {
                 self.phase = Phase::Over(End::GivenUp)
             }
@@ -322,20 +360,22 @@ impl Session {
         }
     }
 
-    /// Reports what the store says without having been asked: that the wait is over, or the lease.
+    /// The request it asks for a lease with, while it does. Not always the one it began with.
+    pub fn request_id(&self) -> Option<&RequestId> {
+        if let Phase::Asking(asking) = &self.phase { Some(&asking.acquire.terms.request_id) } else { None }
+    }
+
+    /// Reports what the store says without having been asked: that the wait is over, or the lease. Only what it says of
+    /// [`request_id`](Self::request_id), or of the fence of [`grant`](Self::grant), is meant for this session.
     pub fn told(&mut self, heard: Heard, now: Ms) {
         match (&self.phase, heard) {
             (Phase::Asking(asking), Heard::Granted { grant, waited }) => {
-                let late = asking.deadline.is_some_and(|deadline| deadline <= now);
-                let since = asking.first_sent_at.map(|first| asking.lease_began(first, waited, now));
-                match since {
-                    Some(since) if !late => {
-                        self.hold(grant, since, now);
-                        // The ask that is open has its answer; the claim need not wait for another.
-                        self.flights.clear();
-                        self.awaited = None;
-                    }
-                    Some(_) | None => self.give_up_with(End::TimedOut, now),
+                if let Some(first) = asking.first_sent_at {
+                    let since = asking.lease_began(first, waited, now);
+                    self.enter(grant, since, now);
+                    // The ask that is open has its answer; the claim need not wait for another.
+                    self.flights.clear();
+                    self.awaited = None;
                 }
             }
             (Phase::Holding(_), Heard::Lost(reason)) => self.go(Phase::Over(End::Lost(reason))),
@@ -398,6 +438,7 @@ impl Session {
         if let Phase::Holding(held) = &mut self.phase {
             held.renew_at = Some(now);
             held.ttl = ttl.or(held.ttl);
+            held.again = self.awaited.is_some();
         }
     }
 
@@ -405,8 +446,10 @@ impl Session {
     pub fn set_renewal(&mut self, renewal: Renewal, now: Ms) {
         self.renewal = renewal;
         let every = self.renew_every();
-        if let Phase::Holding(held) = &mut self.phase {
-            held.renew_at = every(held.grant.ttl).map(|every| now.saturating_add(every));
+        if let Phase::Holding(held) = &mut self.phase
+            && !held.is_unclaimed
+        {
+            held.renew_at = every(held.grant.ttl).map(|every| held.since.saturating_add(every).max(now));
         }
     }
 
@@ -419,20 +462,45 @@ impl Session {
         }
     }
 
-    /// `since`: an instant that the lease's remaining time can safely be counted from.
-    fn hold(&mut self, grant: Grant, since: Ms, now: Ms) {
-        let deadline = since.saturating_add(grant.expires_in.saturating_sub(margin(grant.expires_in)));
-        let is_claim = matches!(self.phase, Phase::Asking(_)) && grant.expires_in < grant.ttl.value();
-        let renew_at =
-            if is_claim { Some(now) } else { self.renew_every()(grant.ttl).map(|every| since.saturating_add(every)) };
-        self.phase = Phase::Holding(Held { grant, deadline, renew_at, ttl: None });
+    /// The ask is granted: the lease is held, unless it comes too late for the one or the other.
+    fn enter(&mut self, grant: Grant, since: Ms, now: Ms) {
+        match &mut self.phase {
+            Phase::Asking(asking) if asking.deadline.is_some_and(|deadline| deadline <= now) => {
+                self.give_up_with(End::TimedOut, now)
+            }
+            // Over, as far as one can know here. Whether it is, the store says when it is asked again.
+            Phase::Asking(asking) if believed_until(since, grant.expires_in) <= now => asking.next_at = now,
+            _ => self.hold(grant, since, now),
+        }
     }
 
-    /// The lease is over for its holder. The store is told, since a renewal on its way may have kept it alive there.
+    /// `since`: an instant that the lease's remaining time can safely be counted from.
+    fn hold(&mut self, grant: Grant, since: Ms, now: Ms) {
+        let deadline = believed_until(since, grant.expires_in.min(self.shortest));
+        let is_unclaimed = matches!(self.phase, Phase::Asking(_)) && grant.expires_in < grant.ttl.value();
+        let next = self.renew_every()(grant.ttl).map(|every| since.saturating_add(every.min(self.shortest / 3)));
+        let renew_at = if is_unclaimed { Some(now) } else { next };
+        let held = Held { grant, deadline, since, renew_at, is_unclaimed, ttl: None, again: false };
+        self.phase = match self.phase {
+            Phase::Holding(Held { again: true, ttl, .. }) => {
+                Phase::Holding(Held { renew_at: Some(now), ttl, again: false, ..held })
+            }
+            _ => Phase::Holding(held),
+        };
+    }
+
+    /// The lease is over for its holder. The store is told, since a renewal on its way may have kept it alive there; but
+    /// where none was meant to, whoever has attached to it and renews it elsewhere is to keep it.
     fn lose(&mut self, reason: Lost, now: Ms) {
         if let Phase::Holding(held) = &self.phase {
-            let fence = held.grant.fence;
-            self.go(Phase::Releasing { fence, next_at: now, end: Some(End::Lost(reason)) });
+            let (fence, end) = (held.grant.fence, End::Lost(reason));
+            let lets_expire =
+                self.renewal == Renewal::Manual && self.flights.is_empty() && self.failing_since.is_none();
+            self.go(if lets_expire {
+                Phase::Over(end)
+            } else {
+                Phase::Releasing { fence, next_at: now, end: Some(end) }
+            });
         }
     }
 
@@ -463,8 +531,12 @@ impl Session {
     }
 
     fn take_off(&mut self, command: &Command, now: Ms, answer_in: Ms) -> u32 {
-        // A late answer about the old length would say too much of a lease that was shortened since.
-        if self.flights.len() == FLIGHTS || matches!(command, Command::Renew(Renew { ttl: Some(_), .. })) {
+        if let (Phase::Holding(held), Command::Renew(Renew { ttl: Some(ttl), .. })) = (&mut self.phase, command) {
+            self.shortest = self.shortest.min(ttl.value());
+            // As soon as it is under way, the store may have done it.
+            held.deadline = held.deadline.min(believed_until(now, ttl.value()));
+        }
+        if self.flights.len() == FLIGHTS {
             self.flights.clear();
         }
         let number = self.next_number;
@@ -513,9 +585,10 @@ impl Phase {
                 Some((Command::Acquire(acquire), wait.value().saturating_add(ANSWER_MS)))
             }
             Phase::Cancelling { request_id, next_at, .. } if *next_at <= now => {
-                Some((Command::Cancel(Cancel { token: token.clone(), request_id: request_id.clone() }), ANSWER_MS))
+                Some((Command::Cancel(Cancel { token: token.clone(), request_id: request_id.clone() }), CANCEL_MS))
             }
             Phase::Holding(held) if held.renew_at.is_some_and(|renew_at| renew_at <= now) => {
+                held.again = false;
                 let renew = Renew { token: token.clone(), fence: held.grant.fence, ttl: held.ttl };
                 Some((Command::Renew(renew), (held.grant.ttl.value() / 3).clamp(20, ANSWER_MS)))
             }
@@ -536,6 +609,17 @@ impl Asking {
             (_, None) => ASK_MS,
         };
         Wait::new(length as f64).unwrap_or(Wait::NONE)
+    }
+
+    /// Becomes an ask under a request id of its own; false when there is none left.
+    fn ask_anew(&mut self, now: Ms) -> bool {
+        let Ok(request_id) = RequestId::new(&format!("{}~", self.acquire.terms.request_id.as_str())) else {
+            return false;
+        };
+        self.acquire.terms.request_id = request_id;
+        self.first_sent_at = None;
+        self.next_at = now.saturating_add(BACKOFF_MS);
+        true
     }
 
     /// An instant not later than the one at which the store counted what remains of the lease.

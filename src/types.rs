@@ -119,6 +119,13 @@ texts! {
     Note: 256 bytes, |_| false, "1 to 256 bytes of UTF-8";
 }
 
+impl Name {
+    /// The first in byte order.
+    pub fn first() -> Self {
+        Self("\0".into())
+    }
+}
+
 macro_rules! shown {
     ($($name:ident)*) => {$(
         impl std::fmt::Debug for $name {
@@ -145,7 +152,7 @@ impl Info {
     pub const MAX_BYTES: usize = 1024;
 
     pub fn new(json: Json) -> Result<Self, Expected> {
-        if json.byte_len() <= Self::MAX_BYTES {
+        if json.is_finite() && json.byte_len() <= Self::MAX_BYTES {
             Ok(Self(Arc::new(json)))
         } else {
             Err(Expected("at most 1024 bytes of JSON"))

@@ -368,6 +368,7 @@ pub fn problem(refusal: &Refusal) -> (u16, Json) {
         Refusal::NotFound => (404, "not_found", "There is nothing at this address"),
         Refusal::MethodNotAllowed => (405, "method_not_allowed", "This address does not know that method"),
         Refusal::UnsupportedMediaType => (415, "unsupported_media_type", "The body is not application/json"),
+        Refusal::UpgradeRequired => (426, "upgrade_required", "This address opens a WebSocket"),
         Refusal::NeedsSocket => (400, "needs_socket", "Changes are told over a WebSocket only"),
         Refusal::NotConfigured => (503, "unavailable", "This service has no keys and so lets nobody in"),
     };
@@ -380,6 +381,7 @@ pub fn problem(refusal: &Refusal) -> (u16, Json) {
         Refusal::QueueFull => "try again later".into(),
         Refusal::Unavailable => "repeat the request as it is: whether it took effect is unknown".into(),
         Refusal::NotFound => "see /openapi.json for what there is".into(),
+        Refusal::UpgradeRequired => "ask for it with Upgrade: websocket".into(),
         Refusal::NeedsSocket => "open GET /v1/spaces/{space}/session as a WebSocket".into(),
         Refusal::MethodNotAllowed => "see the Allow header".into(),
         Refusal::UnsupportedMediaType => "send Content-Type: application/json".into(),

@@ -6,19 +6,38 @@ use std::thread;
 use anyhow::{Result, anyhow};
 
 use crate::command::root;
+use crate::component::Component;
 use crate::wasm::Artefact;
 use crate::{bundle, tools};
 
-const WORKER: Artefact = Artefact { name: "worker", features: "worker" };
+const WORKER: Artefact = Artefact { name: "worker", features: "worker", opt_level: "s" };
 /// The Worker that panics when it is told to. It is for the tests, and never in `dist/`.
-const FAULTS: Artefact = Artefact { name: "faults", features: "worker,faults" };
-const BINDING: Artefact = Artefact { name: "binding", features: "binding" };
+const FAULTS: Artefact = Artefact { name: "faults", features: "worker,faults", opt_level: "s" };
+const BINDING: Artefact = Artefact { name: "binding", features: "binding", opt_level: "z" };
 
-/// The whole npm package.
+/// The rules for every other host. It imports nothing.
+const DECIDER: Component = Component {
+    artefact: Artefact { name: "component", features: "component", opt_level: "z" },
+    world: "decider",
+    file: "dist/leasehold.component.wasm",
+    may_import: None,
+    most_bytes: 150_000,
+};
+/// A store for components that is a Worker, reached over HTTP.
+const PROVIDER: Component = Component {
+    artefact: Artefact { name: "provider", features: "provider", opt_level: "z" },
+    world: "provider",
+    file: "dist/leasehold-provider.component.wasm",
+    may_import: Some("wasi:"),
+    most_bytes: 150_000,
+};
+
+/// The whole npm package, and the components.
 pub fn everything() -> Result<ExitCode> {
-    compile(&[&WORKER, &BINDING])?;
+    compile(&[&WORKER, &BINDING, &DECIDER.artefact, &PROVIDER.artefact])?;
     finish_worker()?;
     finish_binding()?;
+    finish_components()?;
     bundle::types()?;
     Ok(ExitCode::SUCCESS)
 }
@@ -43,6 +62,18 @@ pub fn binding() -> Result<ExitCode> {
     compile(&[&BINDING])?;
     finish_binding()?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The components alone.
+pub fn component() -> Result<ExitCode> {
+    compile(&[&DECIDER.artefact, &PROVIDER.artefact])?;
+    finish_components()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn finish_components() -> Result<()> {
+    DECIDER.finish()?;
+    PROVIDER.finish()
 }
 
 fn finish_worker() -> Result<()> {

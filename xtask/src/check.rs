@@ -7,9 +7,10 @@ use anyhow::Result;
 use crate::build;
 use crate::command::{cargo, run, say};
 use crate::tools::{self, WASM_TARGET, run_npm};
+use crate::wit;
 
 /// The features that make a WebAssembly artefact: each is built without the others.
-const ARTEFACTS: [&str; 4] = ["worker", "worker,faults", "binding", "component"];
+const ARTEFACTS: [&str; 5] = ["worker", "worker,faults", "binding", "component", "provider"];
 
 pub fn everything() -> Result<ExitCode> {
     say("Checking", "format of the Rust");
@@ -26,6 +27,9 @@ pub fn everything() -> Result<ExitCode> {
         clippy(&artefact)?;
         document(&artefact)?;
     }
+
+    say("Checking", "the page of the WIT interfaces");
+    wit::check()?;
 
     // The types are those of the glue and of the npm package, so both are built first.
     build::everything()?;

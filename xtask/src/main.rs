@@ -1,14 +1,17 @@
 //! `cargo xtask <command>`: builds, serves, tests and checks Leasehold, and does the set-up that needs.
 
+mod bench;
 mod build;
 mod bundle;
 mod check;
 mod command;
+mod component;
 mod freshness;
 mod serve;
 mod test;
 mod tools;
 mod wasm;
+mod wit;
 
 use std::env;
 use std::process::ExitCode;
@@ -17,11 +20,15 @@ const USAGE: &str = "\
 cargo xtask <command>
 
   build                     everything into dist/
-  build worker | binding    one artefact
+  build worker | binding | component
+                            one artefact
   start                     the Worker on workerd, for local use; PORT sets the port (8787)
   test                      build, then every test
   test core                 the Rust tests of the package leasehold
   test <word>               the JavaScript tests of the files whose path contains the word
+  bench                     measures everything beside its peers, and writes bench/REPORT.md
+  bench <word>              the sections whose name contains the word
+  wit                       docs/wit.md anew, from wit/
   check                     format, lint, documentation, types";
 
 fn main() -> ExitCode {
@@ -31,10 +38,14 @@ fn main() -> ExitCode {
         ["build"] => build::everything(),
         ["build", "worker"] => build::worker(),
         ["build", "binding"] => build::binding(),
+        ["build", "component"] => build::component(),
         ["start"] => serve::start(),
         ["test"] => test::everything(),
         ["test", "core"] => test::core(),
         ["test", word] => test::javascript(word),
+        ["bench"] => bench::sections(""),
+        ["bench", word] => bench::sections(word),
+        ["wit"] => wit::write(),
         ["check"] => check::everything(),
         _ => {
             eprintln!("{USAGE}");

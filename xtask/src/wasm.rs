@@ -15,6 +15,8 @@ pub struct Artefact {
     /// Names its target folder `target/<name>` and its glue `target/glue/<name>.js`.
     pub name: &'static str,
     pub features: &'static str,
+    /// rustc's: `s`, or `z` where size is all.
+    pub opt_level: &'static str,
 }
 
 impl Artefact {
@@ -23,7 +25,7 @@ impl Artefact {
         root().join("target/glue").join(format!("{}{ending}", self.name))
     }
 
-    fn compiled(&self) -> PathBuf {
+    pub fn compiled(&self) -> PathBuf {
         root().join("target").join(self.name).join(WASM_TARGET).join("release/leasehold.wasm")
     }
 
@@ -32,6 +34,7 @@ impl Artefact {
         let folder = format!("target/{}", self.name);
         let mut rustc = cargo(&["rustc", "--package", "leasehold", "--lib", "--release", "--crate-type", "cdylib"]);
         rustc.args(["--target", WASM_TARGET, "--target-dir", &folder, "--features", self.features]);
+        rustc.env("CARGO_PROFILE_RELEASE_OPT_LEVEL", self.opt_level);
         run(rustc.env("CARGO_ENCODED_RUSTFLAGS", same_everywhere()))
     }
 

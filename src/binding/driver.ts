@@ -1,0 +1,309 @@
+// Drives the holder's machine, which is Rust: sends what it says, hands it what came of that, and wakes
+// it when it wants to be woken. Nothing is decided here.
+import { type Carrier, NoAnswer } from "./carrier.ts";
+import { type Clock, monotonic, Timer } from "./clock.ts";
+import { enter, instance, Session, Status } from "./core.ts";
+import { errorOf, isProblem, LeaseError, lost, unavailable } from "./errors.ts";
+import type { Holder, LostReason, Mode, Released } from "./types.ts";
+
+/** Where a session's commands go. */
+export interface Line {
+  readonly carrier: Carrier;
+  readonly space: string;
+  readonly lock: string;
+}
+
+/** As much of a reply as is passed on to the caller. */
+interface Reply {
+  readonly holders?: readonly Holder[];
+  readonly retryAfterMs?: number;
+  readonly lease?: { readonly mode: Mode };
+}
+
+export class Driver {
+  readonly line: Line;
+  readonly token: string;
+  mode: Mode;
+  fence = 0;
+  expiresAt = 0;
+  /** Called once, when the ask is granted or has come to nothing. */
+  onAnswer: ((error: LeaseError | undefined) => void) | undefined;
+  /** Called once, when the lease is lost: not before it was granted, and not when its holder gave it up. */
+  onLost: ((error: LeaseError) => void) | undefined;
+  /** Called once, when there is nothing to do any more. */
+  onOver: (() => void) | undefined;
+
+  readonly #clock: Clock;
+  readonly #made = instance();
+  readonly #timer = new Timer();
+  /** Ends the calls whose replies nobody needs. */
+  readonly #calls = new AbortController();
+  readonly #renewals: Renewal[] = [];
+  #session: Session | undefined;
+  #status: Status = Status.Asking;
+  #reason: LostReason = "unknown";
+  #lastNumber = 0;
+  /** What went wrong last, for whoever has to be told something. */
+  #error: LeaseError | undefined;
+  #reply: Reply = {};
+  #release: Deferred<Released> | undefined;
+
+  private constructor(line: Line, mode: Mode, begin: (now: number) => Session) {
+    this.line = line;
+    this.mode = mode;
+    this.#clock = line.carrier.clock ?? monotonic;
+    this.#session = enter(() => begin(this.#clock.now()));
+    this.token = this.#session.token;
+  }
+
+  /** Asks for a lease: {@link start} sends it. Throws where a field is wrong. */
+  static acquire(line: Line, fields: object, waitMs: unknown, renewEveryMs: unknown): Driver {
+    const mode = (fields as { mode?: Mode }).mode ?? "exclusive";
+    return new Driver(line, mode, (now) =>
+      Session.acquire(line.lock, fields, waitMs, renewEveryMs, now),
+    );
+  }
+
+  /** Goes on with a lease. Throws where a field is wrong. */
+  static attach(line: Line, fields: { fence: unknown }, renewEveryMs: unknown): Driver {
+    const driver = new Driver(line, "exclusive", (now) =>
+      Session.attach(line.lock, fields, renewEveryMs, now),
+    );
+    driver.fence = fields.fence as number;
+    driver.#status = Status.Holding;
+    return driver;
+  }
+
+  start(): void {
+    this.#pump();
+  }
+
+  /** Whether the lease is held at this instant, as far as can be known. */
+  get isHeld(): boolean {
+    const session = this.#session;
+    if (!session || this.#made !== instance()) return false;
+    return enter(() => session.isHeld(this.#clock.now()), this.#made);
+  }
+
+  /** Resolves when the store has renewed what was not yet sent when this was called. */
+  renew(ttlMs?: number): Promise<void> {
+    if (this.#status !== Status.Holding) return Promise.reject(this.#ending());
+    const renewal = new Renewal(this.#lastNumber);
+    try {
+      this.#enter((session, now) => session.renew(ttlMs, now));
+    } catch (error) {
+      return Promise.reject(error as Error);
+    }
+    this.#renewals.push(renewal);
+    this.#pump();
+    return renewal.promise;
+  }
+
+  /** From now on renews every so many ms: `undefined` is every third of the ttl, 0 only when told to. */
+  setRenewal(everyMs: number | undefined): void {
+    this.#enter((session, now) => session.setRenewal(everyMs, now));
+    this.#pump();
+  }
+
+  /** Gives up: leaves the queue, or gives back the lease. Rejects where the store did not confirm; again after that. */
+  release(): Promise<Released> {
+    if (this.#release) return this.#release.promise;
+    const { promise } = (this.#release = new Deferred<Released>());
+    this.#enter((session, now) => session.release(now));
+    this.#pump();
+    return promise;
+  }
+
+  /** Does what is due, and sets the timer for what comes next. */
+  #pump(): void {
+    let step: unknown;
+    do {
+      step = this.#enter((session, now) => session.step(now, Math.random()) as unknown);
+      if (Array.isArray(step)) this.#send(...(step as [number, string, Record<string, unknown>]));
+    } while (Array.isArray(step));
+    if (typeof step === "number") this.#setTimer(step);
+    this.#observe();
+    // Not before: whoever was told something may await nothing any more.
+    this.#timer.keepAlive(!!(this.onAnswer || this.#release || this.#renewals.length));
+    if (typeof step !== "number") this.#end();
+  }
+
+  #setTimer(until: number): void {
+    if (until === Infinity) return this.#timer.clear();
+    const lengthMs = Math.min(Math.ceil(until - this.#clock.now()), this.#clock.patienceMs);
+    this.#timer.set(lengthMs, () => this.#pump());
+  }
+
+  #send(number: number, op: string, fields: Record<string, unknown>): void {
+    this.#lastNumber = number;
+    const { carrier, space, lock } = this.line;
+    const call = { space, op, lock, fields, signal: this.#calls.signal };
+    carrier.call(call).then(
+      (reply) => this.#hear(number, reply),
+      (error: unknown) => this.#miss(number, error),
+    );
+  }
+
+  #hear(number: number, reply: unknown): void {
+    if (!this.#session) return;
+    if (isProblem(reply)) {
+      const isFinal = reply.code !== "unavailable";
+      return this.#miss(number, new NoAnswer(errorOf(reply), isFinal));
+    }
+    const dice = Math.random();
+    const isReply = this.#enter((session, now) => session.heard(number, reply, now, dice));
+    if (isReply) this.#reply = reply as Reply;
+    else this.#error = unavailable("the lease store's answer was not understood");
+    if (isReply && this.#enter((session) => session.status) === Status.Holding) {
+      this.#settleRenewals((renewal) => renewal.isAnsweredBy(number));
+    }
+    this.#pump();
+  }
+
+  #miss(number: number, error: unknown): void {
+    if (!this.#session) return;
+    const isFinal = error instanceof NoAnswer && error.isFinal;
+    this.#error = error instanceof NoAnswer ? error.error : unavailable("no answer", error);
+    this.#enter((session, now) => session.failed(number, isFinal, now, Math.random()));
+    if (isFinal) this.#settleRenewals((renewal) => renewal.isAnsweredBy(number), this.#error);
+    this.#pump();
+  }
+
+  /** Tells whoever awaits it what has become of the session. */
+  #observe(): void {
+    const before = this.#status;
+    this.#enter((session) => {
+      this.#status = session.status;
+      this.#reason = (session.reason as LostReason | undefined) ?? this.#reason;
+      this.fence = session.fence ?? this.fence;
+      this.expiresAt = session.expiresAt ?? this.expiresAt;
+    });
+    this.mode = this.#reply.lease?.mode ?? this.mode;
+    if (this.#status !== before || this.#release) this.#tell(before);
+  }
+
+  #tell(before: Status): void {
+    const status = this.#status;
+    if (status === Status.Holding) return this.#answer(undefined);
+    const error = this.#ending();
+    if (status !== Status.Asking) this.#settleRenewals(() => true, error);
+    if (status === Status.Unconfirmed) {
+      this.#release?.reject(this.#error ?? unavailable("the release was not confirmed"));
+      this.#release = undefined;
+    } else if (status !== Status.Asking && status !== Status.Releasing) {
+      if (status === Status.Lost) this.#release?.resolve({ status: "lost", reason: this.#reason });
+      else if (status === Status.Failed) this.#release?.reject(error);
+      else this.#release?.resolve({ status: "released" });
+      this.#answer(error);
+      // Once it is being given up, nobody is told that it was lost.
+      if (before === Status.Holding && status !== Status.Released) this.#lose(error);
+    }
+  }
+
+  #answer(error: LeaseError | undefined): void {
+    const { onAnswer } = this;
+    this.onAnswer = undefined;
+    onAnswer?.(error);
+  }
+
+  #lose(error: LeaseError): void {
+    const { onLost } = this;
+    this.onLost = undefined;
+    onLost?.(error.code === "lost" ? error : lost("unknown", error));
+  }
+
+  #settleRenewals(isSettled: (renewal: Renewal) => boolean, error?: LeaseError): void {
+    for (const renewal of this.#renewals.splice(0)) {
+      if (!isSettled(renewal)) this.#renewals.push(renewal);
+      else if (error) renewal.reject(error);
+      else renewal.resolve();
+    }
+  }
+
+  /** What whoever awaited a lease is told when it is not, or no longer, to be had. */
+  #ending(): LeaseError {
+    const { holders, retryAfterMs } = this.#reply;
+    switch (this.#status) {
+      case Status.Held:
+        return new LeaseError("held", "somebody else has the lock", { holders, retryAfterMs });
+      case Status.TimedOut:
+        return new LeaseError("timeout", "the lock was not to be had in time", {
+          cause: this.#error,
+        });
+      case Status.GivenUp:
+        return new LeaseError("closed", "the lock is not asked for any more");
+      case Status.Lost:
+        return lost(this.#reason);
+      case Status.Asking:
+      case Status.Holding:
+      case Status.Failed:
+        return this.#error ?? unavailable("the lease store did not answer");
+      case Status.Releasing:
+      case Status.Unconfirmed:
+      case Status.Released:
+        return lost("released");
+    }
+  }
+
+  /** Calls the machine with the time. A fault of its ends the session: what is lost with it is told. */
+  #enter<T>(call: (session: Session, now: number) => T): T | undefined {
+    const session = this.#session;
+    if (!session) return undefined;
+    try {
+      return enter(() => call(session, this.#clock.now()), this.#made);
+    } catch (error) {
+      if (!(error instanceof LeaseError) || error.code !== "unavailable") throw error;
+      this.#break(error);
+      return undefined;
+    }
+  }
+
+  #break(error: LeaseError): void {
+    const before = this.#status;
+    // Its memory went with the instance: there is nothing to be freed.
+    this.#session = undefined;
+    this.#error = error;
+    this.#status = Status.Failed;
+    this.#tell(before);
+    this.#end();
+  }
+
+  #end(): void {
+    this.#timer.clear();
+    this.#calls.abort();
+    this.#session?.free();
+    this.#session = undefined;
+    const { onOver } = this;
+    this.onOver = undefined;
+    onOver?.();
+  }
+}
+
+/** A promise and its ends. That nobody looks at it is no error. */
+class Deferred<T> {
+  readonly promise: Promise<T>;
+  resolve!: (value: T) => void;
+  reject!: (error: Error) => void;
+
+  constructor() {
+    this.promise = new Promise<T>((resolve, reject) => {
+      this.resolve = resolve;
+      this.reject = reject;
+    });
+    this.promise.catch(() => {});
+  }
+}
+
+/** Somebody who awaits a renewal that is sent after they asked for it. */
+class Renewal extends Deferred<void> {
+  readonly #after: number;
+
+  constructor(after: number) {
+    super();
+    this.#after = after;
+  }
+
+  isAnsweredBy(number: number): boolean {
+    return number > this.#after;
+  }
+}

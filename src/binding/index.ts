@@ -1,0 +1,33 @@
+// The public surface of the npm package.
+export { DistributedLock } from "./distributed-lock.ts";
+export type { BlockingOptions, DistributedLockOptions } from "./distributed-lock.ts";
+export { LeaseError } from "./errors.ts";
+export type { LeaseErrorCode, LeaseErrorDetails } from "./errors.ts";
+export type { Lease } from "./lease.ts";
+export { Leasehold } from "./leasehold.ts";
+export type { Target } from "./leasehold.ts";
+export { memoryStore } from "./memory.ts";
+export type { MemoryStore, MemoryStoreOptions } from "./memory.ts";
+export type {
+  AcquireOptions,
+  AttachOptions,
+  Fetch,
+  Holder,
+  HttpResponse,
+  Inspection,
+  Json,
+  LeaseholdOptions,
+  LeaseNamespace,
+  Listing,
+  ListOptions,
+  LostReason,
+  Mode,
+  Patience,
+  Released,
+  RequestOptions,
+  RevokeOptions,
+  ServiceBinding,
+  Sharing,
+  Terms,
+  Waiter,
+} from "./types.ts";

@@ -1,0 +1,176 @@
+// The words of the public surface. All lengths are integer milliseconds and say `Ms`; instants say
+// `At`, are epoch milliseconds on the store's clock, and are for display.
+
+/** Alone, or with others of the same mode. */
+export type Mode = "exclusive" | "shared";
+
+/** Why a lease is none any more. */
+export type LostReason = "expired" | "released" | "revoked" | "stolen" | "unknown";
+
+/** What JSON can say. */
+export type Json =
+  | null
+  | boolean
+  | number
+  | string
+  | readonly Json[]
+  | { readonly [name: string]: Json | undefined };
+
+/** How alone: an exclusive lease may steal, a shared one may be counted. */
+export type Sharing =
+  | {
+      readonly mode?: "exclusive" | undefined;
+      readonly limit?: undefined;
+      /** Ends every live lease of the lock and has it at once. Over HTTP it needs the right `admin`. */
+      readonly steal?: boolean | undefined;
+    }
+  | {
+      readonly mode: "shared";
+      /** At most so many at once, 1 to 1 000 000: a counting semaphore. All who hold or wait must agree on it. */
+      readonly limit?: number | undefined;
+      readonly steal?: false | undefined;
+    };
+
+/** What a lease is to be like. */
+export interface Terms {
+  /** Length of the lease from its grant or last renewal: 50 to 86 400 000, 30 000 unless given. */
+  readonly ttlMs?: number | undefined;
+  /** Renewals never carry the lease further than this from its grant: 1 to 604 800 000. */
+  readonly maxHoldMs?: number | undefined;
+  /** If the lease expires, the lock stays closed that long: 0 to 604 800 000, 0 unless given. */
+  readonly lockDelayMs?: number | undefined;
+  /** Public: inspect shows it. At most 1 KiB of JSON. */
+  readonly info?: Json | undefined;
+  /** True unless given: renewed every third of its length until released or lost. */
+  readonly renew?: boolean | undefined;
+  /** The secret that proves ownership, 1 to 128 bytes: minted unless given. */
+  readonly token?: string | undefined;
+  /** Makes the request the same one as an earlier one of that token: minted unless given. */
+  readonly requestId?: string | undefined;
+}
+
+/** How long to wait for a lock that somebody else has. */
+export interface Patience {
+  /** 0 and up; `Infinity` unless given. */
+  readonly waitMs?: number | undefined;
+  /** Ends the wait: the place in the queue is left, and a lease that was granted meanwhile given back. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+export type AcquireOptions = Terms & Patience & Sharing;
+
+/** The options of the Web Locks API, and what leases add. */
+export type RequestOptions = AcquireOptions & {
+  /** Do not wait: the callback gets `null` when the lock is not to be had at once. */
+  readonly ifAvailable?: boolean | undefined;
+};
+
+export interface AttachOptions {
+  readonly lock: string;
+  readonly token: string;
+  readonly fence: number;
+  /** The length of the lease from its first renewal on: as it was unless given. */
+  readonly ttlMs?: number | undefined;
+  /** True unless given. */
+  readonly renew?: boolean | undefined;
+}
+
+/** A lease as others see it. */
+export interface Holder {
+  readonly fence: number;
+  readonly mode: Mode;
+  readonly clientId?: string;
+  readonly info?: Json;
+  readonly expiresInMs: number;
+  /** In inspect and list. */
+  readonly heldMs?: number;
+}
+
+/** A place in the queue as others see it. */
+export interface Waiter {
+  readonly mode: Mode;
+  readonly clientId?: string;
+  readonly info?: Json;
+  readonly waitedMs: number;
+}
+
+export interface Inspection {
+  readonly lock: string;
+  /** In the order of their grants. */
+  readonly holders: readonly Holder[];
+  /** In the order of the queue. */
+  readonly waiters: readonly Waiter[];
+}
+
+export interface ListOptions {
+  /** Only locks whose names start with it. */
+  readonly prefix?: string | undefined;
+  /** From an earlier page: go on after it. */
+  readonly cursor?: string | undefined;
+  /** 1 to 1 000, 100 unless given. */
+  readonly pageSize?: number | undefined;
+  /** The space to list; needed where `new Leasehold` was given a function for it. */
+  readonly space?: string | undefined;
+}
+
+export interface Listing {
+  readonly locks: readonly {
+    readonly lock: string;
+    readonly holders: readonly Holder[];
+    /** How many wait. */
+    readonly queue: number;
+  }[];
+  /** There may be more: ask with it. */
+  readonly cursor?: string;
+}
+
+export interface RevokeOptions {
+  /** Only this lease; every lease of the lock unless given. */
+  readonly fence?: number | undefined;
+  /** Why, 1 to 256 bytes: public. */
+  readonly reason?: string | undefined;
+}
+
+/** What became of a release: `lost` where the lease had ended before. */
+export type Released =
+  { readonly status: "released" } | { readonly status: "lost"; readonly reason: LostReason };
+
+/** How a client is set up. */
+export interface LeaseholdOptions {
+  /** Which space a lock is in: its name, or a function of the lock's name. `default` unless given. */
+  readonly space?: string | ((lock: string) => string) | undefined;
+  /** Sent as a bearer token over HTTP. */
+  readonly key?: string | undefined;
+  /** Names this client in inspect, 1 to 128 bytes: minted unless given. */
+  readonly clientId?: string | undefined;
+  /** Used in place of the global `fetch`. */
+  readonly fetch?: Fetch | undefined;
+}
+
+/** As much of `fetch` as is used. */
+export type Fetch = (
+  url: string,
+  init: {
+    readonly method: string;
+    readonly headers: Record<string, string>;
+    readonly body?: string;
+    readonly signal: AbortSignal;
+  },
+) => PromiseLike<HttpResponse>;
+
+/** As much of a `Response` as is used. */
+export interface HttpResponse {
+  readonly status: number;
+  text(): PromiseLike<string>;
+}
+
+/** A service binding to a Worker that serves Leasehold over HTTP. */
+export interface ServiceBinding {
+  fetch(url: string, init?: object): PromiseLike<HttpResponse>;
+}
+
+/** The namespace of the Durable Object class `LeaseStore`, as a Worker has it in its `env`. */
+export interface LeaseNamespace {
+  idFromName(name: string): any;
+  get(id: any): any;
+}

@@ -1,0 +1,70 @@
+//! JavaScript values to data and back.
+
+use js_sys::{Array, Object};
+use serde::Serialize;
+use serde_wasm_bindgen::Serializer;
+use wasm_bindgen::{JsCast, JsValue};
+
+use crate::command::Refusal;
+use crate::json::Json;
+use crate::types::{Expected, Ms};
+use crate::wire;
+
+/// Replies and arguments are shallower.
+const MAX_DEPTH: usize = 32;
+
+/// Reads a plain value. What is none (a BigInt, a function, something nested too deeply) is not read as anything else.
+///
+/// By hand: a deserializer would bring the formatting of floating-point numbers into a module that needs none.
+///
+/// # Errors
+/// [`Refusal::Invalid`] that names the outermost member that is none, where there is one.
+pub fn read(value: &JsValue) -> Result<Json, Refusal> {
+    let mut member = String::from("body");
+    json(value, MAX_DEPTH, &mut member).ok_or_else(|| wire::invalid(&member, Expected("JSON, not nested too deeply")))
+}
+
+fn json(value: &JsValue, depth: usize, member: &mut String) -> Option<Json> {
+    if value.is_null() || value.is_undefined() {
+        return Some(Json::Null);
+    }
+    if let Some(value) = value.as_bool() {
+        return Some(Json::Bool(value));
+    }
+    if let Some(number) = value.as_f64() {
+        return Some(Json::Number(number));
+    }
+    if let Some(text) = value.as_string() {
+        return Some(Json::Text(text.into()));
+    }
+    let within = depth.checked_sub(1)?;
+    if Array::is_array(value) {
+        let items = value.unchecked_ref::<Array>();
+        return items.iter().map(|item| json(&item, within, member)).collect::<Option<_>>().map(Json::List);
+    }
+    let object = value.dyn_ref::<Object>().filter(|_| value.is_object())?;
+    let entry = |entry: JsValue| {
+        let entry = entry.unchecked_into::<Array>();
+        let name = entry.get(0).as_string()?;
+        if depth == MAX_DEPTH {
+            member.clone_from(&name);
+        }
+        Some((name.into(), json(&entry.get(1), within, member)?))
+    };
+    Object::entries(object).iter().map(entry).collect::<Option<_>>().map(Json::Object)
+}
+
+pub fn write(json: &Json) -> JsValue {
+    // A `Json` has no map with other keys than text, which is all that serializing refuses.
+    json.serialize(&Serializer::json_compatible()).unwrap_or(JsValue::UNDEFINED)
+}
+
+/// What JavaScript throws.
+pub fn problem(refusal: &Refusal) -> JsValue {
+    write(&wire::problem(refusal).1)
+}
+
+/// A reading of a clock: what is not yet a whole millisecond has not passed.
+pub fn instant(now: f64) -> Ms {
+    now as Ms
+}

@@ -1,0 +1,283 @@
+//! The storage port over the SQLite database of a Durable Object.
+//!
+//! A row written is what costs money and time, so there is no index beside the primary key, and a turn is three
+//! statements at most, however many rows it has: the bytes of many travel as one blob, and a JSON text says where each
+//! is. Only a turn of several statements is a transaction of its own: one statement is all or nothing by itself.
+
+use js_sys::{Array, Object, Reflect};
+use wasm_bindgen::prelude::wasm_bindgen;
+use wasm_bindgen::{JsCast, JsValue};
+use worker::worker_sys::types::{DurableObjectState, SqlStorageCursor};
+
+use crate::ledger::{Change, Fault, Reserved, Start, Storage};
+use crate::lock::Entry;
+use crate::record;
+use crate::types::Name;
+
+/// SQLite compares TEXT as bytes of UTF-8, and so do the core's names.
+const SCHEMA: [&str; 2] = [
+    "CREATE TABLE IF NOT EXISTS entry (
+        lock TEXT NOT NULL, place INTEGER NOT NULL, at INTEGER NOT NULL, record BLOB NOT NULL,
+        PRIMARY KEY (lock, place)) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS space (
+        id INTEGER PRIMARY KEY CHECK (id = 1), fence INTEGER NOT NULL, at INTEGER NOT NULL)",
+];
+
+const START: &str = "SELECT coalesce((SELECT fence FROM space), 0) AS fence,
+    max(coalesce((SELECT at FROM space), 0), coalesce((SELECT max(at) FROM entry), 0)) AS clock";
+
+const PROBE: &str = "SELECT fence AS value FROM space";
+
+/// All rows of a lock as one text `place:record,place:record`, since each row would be a crossing of its own.
+const LOAD: &str =
+    "SELECT group_concat(place || ':' || hex(record) ORDER BY place) AS value FROM entry WHERE lock = ?1";
+
+/// From name to name without the rows between them: a lock may have many.
+const NAMES: &str = "WITH RECURSIVE name (value) AS (
+        SELECT min(lock) FROM entry WHERE lock > ?1 AND lock >= ?2
+        UNION ALL SELECT (SELECT min(lock) FROM entry WHERE lock > value) FROM name WHERE value IS NOT NULL
+        LIMIT ?4)
+    SELECT group_concat(hex(value)) AS value FROM name WHERE value < ?3";
+
+const DELETE: &str = "DELETE FROM entry WHERE lock = ?1 AND place = ?2";
+
+const PUT: &str = "INSERT OR REPLACE INTO entry (lock, place, record, at) VALUES (?1, ?2, ?3, ?4)";
+
+/// Names travel in the blob too: SQLite ends a JSON string at U+0000, which a name may have in it.
+const DELETE_MANY: &str = "DELETE FROM entry WHERE (lock, place) IN (
+    SELECT CAST(substr(?2, value ->> 1, value ->> 2) AS TEXT), value ->> 0 FROM json_each(?1))";
+
+const PUT_MANY: &str = "INSERT OR REPLACE INTO entry (lock, place, record, at)
+    SELECT CAST(substr(?2, value ->> 1, value ->> 2) AS TEXT), value ->> 0, substr(?2, value ->> 3, value ->> 4), ?3
+    FROM json_each(?1)";
+
+const RESERVE: &str = "INSERT OR REPLACE INTO space (id, fence, at) VALUES (1, ?1, ?2)";
+
+/// What a statement with one column calls it.
+const VALUE: &str = "value";
+
+/// Above every name: no UTF-8 has this byte pattern's successor.
+const AFTER_ALL: &str = "\u{10ffff}\u{10ffff}";
+
+#[wasm_bindgen]
+extern "C" {
+    /// `ctx.storage` of the object. Declared with the arguments of each statement: an array of them would be a crossing
+    /// for each more.
+    type Database;
+
+    #[wasm_bindgen(method, catch, js_name = transactionSync)]
+    fn transaction(this: &Database, work: &mut dyn FnMut() -> Result<(), JsValue>) -> Result<(), JsValue>;
+
+    #[wasm_bindgen(method, getter)]
+    fn sql(this: &Database) -> Statements;
+
+    /// Integers cross as floats.
+    type Statements;
+
+    #[wasm_bindgen(method, catch, js_name = exec)]
+    fn run(this: &Statements, statement: &str) -> Result<SqlStorageCursor, JsValue>;
+
+    #[wasm_bindgen(method, catch, js_name = exec)]
+    fn load(this: &Statements, statement: &str, lock: &str) -> Result<SqlStorageCursor, JsValue>;
+
+    #[wasm_bindgen(method, catch, js_name = exec)]
+    fn names(
+        this: &Statements,
+        statement: &str,
+        after: &str,
+        prefix: &str,
+        end: &str,
+        count: f64,
+    ) -> Result<SqlStorageCursor, JsValue>;
+
+    #[wasm_bindgen(method, catch, js_name = exec)]
+    fn delete(this: &Statements, statement: &str, lock: &str, place: f64) -> Result<SqlStorageCursor, JsValue>;
+
+    #[wasm_bindgen(method, catch, js_name = exec)]
+    fn delete_many(this: &Statements, statement: &str, rows: &str, bytes: &[u8]) -> Result<SqlStorageCursor, JsValue>;
+
+    #[wasm_bindgen(method, catch, js_name = exec)]
+    fn put(
+        this: &Statements,
+        statement: &str,
+        lock: &str,
+        place: f64,
+        record: &[u8],
+        at: f64,
+    ) -> Result<SqlStorageCursor, JsValue>;
+
+    #[wasm_bindgen(method, catch, js_name = exec)]
+    fn put_many(
+        this: &Statements,
+        statement: &str,
+        rows: &str,
+        bytes: &[u8],
+        at: f64,
+    ) -> Result<SqlStorageCursor, JsValue>;
+
+    #[wasm_bindgen(method, catch, js_name = exec)]
+    fn reserve(this: &Statements, statement: &str, fence: f64, at: f64) -> Result<SqlStorageCursor, JsValue>;
+}
+
+/// The database of one Durable Object.
+pub struct Sql {
+    database: Database,
+    statements: Statements,
+}
+
+impl Sql {
+    pub fn new(state: &DurableObjectState) -> Result<Self, Fault> {
+        let database: Database = state.storage().map_err(fault)?.unchecked_into();
+        Ok(Self { statements: database.sql(), database })
+    }
+}
+
+impl Storage for Sql {
+    fn start(&mut self) -> Result<Start, Fault> {
+        for statement in SCHEMA {
+            self.statements.run(statement).map_err(fault)?;
+        }
+        let row = first(self.statements.run(START))?;
+        let number = |name| value(&row, name).map(|value| value.as_f64().unwrap_or_default() as u64);
+        Ok(Start { fence: number("fence")?, clock: number("clock")? })
+    }
+
+    fn load(&mut self, lock: &Name) -> Result<Vec<Entry>, Fault> {
+        let text = text(self.statements.load(LOAD, lock.as_str()))?;
+        let row = |row: &str| row.split_once(':').and_then(|(place, hex)| Some((place.parse().ok()?, bytes(hex)?)));
+        items(&text)
+            .map(|item| {
+                let (place, record) = row(item).ok_or_else(damaged)?;
+                record::read(place, &record)
+            })
+            .collect()
+    }
+
+    fn names(&mut self, prefix: &str, after: Option<&Name>, count: usize) -> Result<Option<Vec<Name>>, Fault> {
+        let after = after.map_or("", Name::as_str);
+        let text = text(self.statements.names(NAMES, after, prefix, &end_of(prefix), count as f64))?;
+        let name = |hex| Name::new(&String::from_utf8(bytes(hex)?).ok()?).ok();
+        items(&text).map(|hex| name(hex).ok_or_else(damaged)).collect::<Result<_, _>>().map(Some)
+    }
+
+    fn probe(&mut self) -> Result<(), Fault> {
+        first(self.statements.run(PROBE)).map(|_| ())
+    }
+
+    fn write(&mut self, changes: &[Change<'_>], reserved: Option<Reserved>) -> Result<(), Fault> {
+        let (gone, put): (Vec<_>, Vec<_>) = changes.iter().partition(|change| change.entry.is_none());
+        let statements = [gone.is_empty(), put.is_empty(), reserved.is_none()].iter().filter(|none| !**none).count();
+        let mut write = || self.write_all(&gone, &put, reserved);
+        if statements > 1 { self.database.transaction(&mut write) } else { write() }.map_err(fault)
+    }
+}
+
+impl Sql {
+    fn write_all(&self, gone: &[&Change<'_>], put: &[&Change<'_>], reserved: Option<Reserved>) -> Result<(), JsValue> {
+        if let Some(Reserved { fence, at }) = reserved {
+            self.statements.reserve(RESERVE, fence as f64, at as f64)?;
+        }
+        match gone {
+            [] => {}
+            [Change { lock, place, .. }] => {
+                self.statements.delete(DELETE, lock.as_str(), *place as f64)?;
+            }
+            many => {
+                let rows = Rows::new(many, |_| Vec::new());
+                self.statements.delete_many(DELETE_MANY, &rows.text, &rows.bytes)?;
+            }
+        }
+        let record = |change: &Change<'_>| change.entry.map(record::write).unwrap_or_default();
+        match put {
+            [] => {}
+            [change] => {
+                let place = change.place as f64;
+                self.statements.put(PUT, change.lock.as_str(), place, &record(change), change.at as f64)?;
+            }
+            [first, ..] => {
+                let rows = Rows::new(put, record);
+                self.statements.put_many(PUT_MANY, &rows.text, &rows.bytes, first.at as f64)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The first row of an outcome; undefined where there is none. `to_array` is the one way to read a cursor that does not
+/// throw through Rust.
+fn first(cursor: Result<SqlStorageCursor, JsValue>) -> Result<JsValue, Fault> {
+    let rows: Array = cursor.map_err(fault)?.to_array();
+    Ok(rows.get(0))
+}
+
+fn value(row: &JsValue, name: &str) -> Result<JsValue, Fault> {
+    Reflect::get(row, &name.into()).map_err(fault)
+}
+
+/// The text of a statement that has one; empty where it is null.
+fn text(cursor: Result<SqlStorageCursor, JsValue>) -> Result<String, Fault> {
+    value(&first(cursor)?, VALUE).map(|value| value.as_string().unwrap_or_default())
+}
+
+/// Rows for one statement: `[[place,start,length,start,length],..]`, where in the bytes each name and record are.
+#[derive(Default)]
+struct Rows {
+    text: String,
+    bytes: Vec<u8>,
+}
+
+impl Rows {
+    fn new(changes: &[&Change<'_>], record: impl Fn(&Change<'_>) -> Vec<u8>) -> Self {
+        let mut rows = Self::default();
+        for change in changes {
+            rows.text.push(if rows.text.is_empty() { '[' } else { ',' });
+            rows.text.push_str(&format!("[{}", change.place));
+            rows.add(change.lock.as_str().as_bytes());
+            rows.add(&record(change));
+            rows.text.push(']');
+        }
+        rows.text.push(']');
+        rows
+    }
+
+    fn add(&mut self, part: &[u8]) {
+        // SQL counts bytes from 1.
+        self.text.push_str(&format!(",{},{}", self.bytes.len() + 1, part.len()));
+        self.bytes.extend_from_slice(part);
+    }
+}
+
+/// What a `group_concat` is made of; nothing where it had no row.
+fn items(text: &str) -> impl Iterator<Item = &str> {
+    text.split(',').filter(|item| !item.is_empty())
+}
+
+fn bytes(hex: &str) -> Option<Vec<u8>> {
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    let byte = |pair: &[u8]| match pair {
+        [high, low] => u8::try_from(digit(*high)? * 16 + digit(*low)?).ok(),
+        _ => None,
+    };
+    hex.as_bytes().chunks(2).map(byte).collect()
+}
+
+/// The first text above all that start with `prefix`: its last character that has a successor, raised.
+fn end_of(prefix: &str) -> String {
+    let mut rest: Vec<char> = prefix.chars().collect();
+    while let Some(last) = rest.pop() {
+        // The integers between are surrogates, which are no characters.
+        if let Some(next) = (last..=char::MAX).nth(1) {
+            rest.push(next);
+            return rest.into_iter().collect();
+        }
+    }
+    AFTER_ALL.into()
+}
+
+fn fault(error: JsValue) -> Fault {
+    Fault(String::from(Object::from(error).to_string()))
+}
+
+fn damaged() -> Fault {
+    Fault("the storage answered what no lease store writes".into())
+}

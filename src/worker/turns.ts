@@ -1,0 +1,124 @@
+// What arrives in one turn of the event loop goes to the core as one batch: one crossing into
+// WebAssembly and, in the Durable Object, one commit. The in-process store of the npm package uses
+// the same class over another core.
+
+/** Something asked of the core. `lock` and `fields` are as the caller gave them: the core judges them. */
+export type Call = readonly [ticket: number, op: string, lock: unknown, fields: unknown];
+
+/** An HTTP status, and the reply's fields in the form that the core makes. */
+export type Answer<Reply> = readonly [status: number, reply: Reply];
+
+/** A message to the socket of that number. */
+export type Push = readonly [connection: number, text: string];
+
+/** What a turn came to. */
+export interface Turned<Reply> {
+  /** Answers to calls of this turn or of earlier ones. A call that waits is not among them yet. */
+  readonly answers: Iterable<readonly [ticket: number, ...Answer<Reply>]>;
+  /** Somebody waits for something that may be due then; null when nobody does. */
+  readonly wakeInMs: number | null;
+  /** What sockets are told without having asked: to be sent after the answers. */
+  readonly pushes?: Iterable<Push>;
+  /** The core started anew before this turn: it knows nothing of the tickets of earlier turns. */
+  readonly restarted?: boolean;
+}
+
+/** Where decisions are made: synchronously, and durably before it returns. */
+export interface Core<Reply> {
+  /**
+   * Carries out the calls of a turn, in order, and whatever is due by itself. Where it throws, nothing
+   * of the turn is told to anybody; the core then forgets what it knew and starts anew by itself.
+   */
+  turn(calls: readonly Call[]): Turned<Reply>;
+  /** What a caller is told whose call may or may not have been carried out. */
+  readonly unavailable: Answer<Reply>;
+}
+
+export class Turns<Reply> {
+  readonly #core: Core<Reply>;
+  readonly #onPush: (...push: Push) => void;
+  /** Those who await an answer, by ticket; tickets only grow. */
+  readonly #open = new Map<number, (answer: Answer<Reply>) => void>();
+  #lastTicket = 0;
+  #calls: Call[] = [];
+  /** Those who await the next turn itself. */
+  #onlookers: (() => void)[] = [];
+  #soon: ReturnType<typeof setTimeout> | undefined;
+  #wake: ReturnType<typeof setTimeout> | undefined;
+
+  constructor(core: Core<Reply>, onPush: (...push: Push) => void = () => {}) {
+    this.#core = core;
+    this.#onPush = onPush;
+  }
+
+  /** Asks in the next turn. Never rejects. */
+  call(op: string, lock: unknown, fields: unknown): Promise<Answer<Reply>> {
+    return new Promise((resolve) => this.post(op, lock, fields, resolve));
+  }
+
+  /** As {@link call}. `onAnswer` is called before anything of the same turn is pushed. */
+  post(
+    op: string,
+    lock: unknown,
+    fields: unknown,
+    onAnswer: (answer: Answer<Reply>) => void,
+  ): void {
+    const ticket = ++this.#lastTicket;
+    this.#open.set(ticket, onAnswer);
+    this.#calls.push([ticket, op, lock, fields]);
+    this.#setTurn();
+  }
+
+  /** Has a turn, also when nobody called: an alarm rang. Resolves after it. */
+  tick(): Promise<void> {
+    return new Promise((resolve) => {
+      this.#onlookers.push(resolve);
+      this.#setTurn();
+    });
+  }
+
+  /** A zero timer runs after the events that are already there; a microtask would run after each of them. */
+  #setTurn(): void {
+    this.#soon ??= setTimeout(() => {
+      this.#soon = undefined;
+      this.#turn();
+    }, 0);
+  }
+
+  #turn(): void {
+    const calls = this.#calls;
+    const onlookers = this.#onlookers;
+    this.#calls = [];
+    this.#onlookers = [];
+    if (this.#wake !== undefined) clearTimeout(this.#wake);
+    this.#wake = undefined;
+    try {
+      const turned = this.#core.turn(calls);
+      if (turned.restarted) this.#abandon(calls[0]?.[0] ?? Infinity);
+      for (const [ticket, status, reply] of turned.answers) this.#answer(ticket, [status, reply]);
+      for (const push of turned.pushes ?? []) this.#onPush(...push);
+      if (turned.wakeInMs !== null) {
+        // There only while somebody waits, so an idle object can hibernate and an idle process can end.
+        this.#wake = setTimeout(() => this.#turn(), turned.wakeInMs);
+      }
+    } catch {
+      // Whoever called may repeat the call: that is safe (rule 6).
+      this.#abandon(this.#lastTicket + 1);
+    }
+    for (const resolve of onlookers) resolve();
+  }
+
+  #answer(ticket: number, answer: Answer<Reply>): void {
+    const resolve = this.#open.get(ticket);
+    this.#open.delete(ticket);
+    resolve?.(answer);
+  }
+
+  /** Tells those with a ticket below `end` that nothing is known of their calls. */
+  #abandon(end: number): void {
+    for (const ticket of this.#open.keys()) {
+      if (ticket >= end) break;
+      this.#answer(ticket, this.#core.unavailable);
+    }
+  }
+}

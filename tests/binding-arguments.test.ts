@@ -1,0 +1,266 @@
+// Every bad value is refused in JavaScript too, with its field, and before anything is sent (rule 13).
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { DistributedLock, Leasehold, LeaseError, memoryStore } from "leasehold";
+import { faulty } from "./support/faulty.ts";
+
+const store = faulty(memoryStore());
+const locks = new Leasehold(store.target);
+
+/** What no length, count or fence may be, and then what this one may not be. */
+const numbers = (...more: unknown[]) => [
+  -1,
+  1.5,
+  NaN,
+  -Infinity,
+  1e300,
+  "30",
+  null,
+  true,
+  10n,
+  {},
+  [],
+  () => 30,
+  Symbol("30"),
+  ...more,
+];
+const texts = (most: number) => [
+  "",
+  "x".repeat(most + 1),
+  "ü".repeat(most / 2 + 1),
+  "\ud800",
+  "a\udc00b",
+  1,
+  null,
+  true,
+  {},
+  1n,
+];
+
+const badOfAcquire: Record<string, unknown[]> = {
+  ttlMs: numbers(0, 49, 86_400_001, Infinity),
+  waitMs: numbers(),
+  maxHoldMs: numbers(0, 604_800_001, Infinity),
+  lockDelayMs: numbers(604_800_001, Infinity),
+  mode: ["", "Exclusive", "read", 1, null, true, {}],
+  limit: numbers(0, 1_000_001, Infinity),
+  token: texts(128),
+  requestId: texts(128),
+  steal: ["true", 1, null, {}],
+  renew: ["true", 0, 1, null],
+  info: [
+    "x".repeat(1_023),
+    { a: "x".repeat(1_020) },
+    NaN,
+    { deep: [Infinity] },
+    1n,
+    () => 1,
+    Symbol("s"),
+    "\ud800",
+    { "\udc00": 1 },
+    cyclic(),
+    nested(40),
+  ],
+  signal: [null, {}, 1, new EventTarget()],
+  ttlms: [30_000],
+};
+
+function cyclic(): unknown {
+  const cycle: Record<string, unknown> = {};
+  return (cycle["self"] = cycle);
+}
+
+function nested(depth: number): unknown {
+  return depth === 0 ? 0 : [nested(depth - 1)];
+}
+
+const badNames = [
+  "",
+  "-",
+  "-a",
+  ".",
+  "..",
+  "x".repeat(513),
+  "ü".repeat(257),
+  "\ud800",
+  "a\udfffb",
+  1,
+  null,
+  undefined,
+  {},
+  1n,
+  Symbol("x"),
+];
+
+async function refuses(field: string, attempt: () => unknown): Promise<void> {
+  const before = store.sent.length;
+  await assert.rejects(
+    async () => attempt(),
+    (error: LeaseError) => {
+      assert.ok(error instanceof LeaseError, String(error));
+      assert.deepEqual([error.code, error.field], ["invalid_argument", field], error.message);
+      return true;
+    },
+  );
+  assert.equal(store.sent.length, before, "something was sent");
+}
+
+for (const [field, values] of Object.entries(badOfAcquire)) {
+  test(`acquire refuses a bad ${field}`, async () => {
+    const rest = field === "limit" ? { mode: "shared" } : {};
+    for (const value of values) {
+      const options = { ...rest, [field]: value } as object;
+      await refuses(field, () => locks.acquire("a", options));
+      await refuses(field, () => locks.tryAcquire("a", options));
+    }
+  });
+}
+
+test("combinations that mean nothing are refused", async () => {
+  await refuses("limit", () => locks.acquire("a", { limit: 2 } as object));
+  await refuses("limit", () => locks.acquire("a", { mode: "exclusive", limit: 2 } as object));
+  await refuses("steal", () => locks.acquire("a", { mode: "shared", steal: true } as object));
+  for (const options of [null, 1, "a", true, () => {}]) {
+    await refuses("options", () => locks.acquire("a", options as object));
+  }
+});
+
+test("a bad name is refused everywhere", async () => {
+  for (const name of badNames as string[]) {
+    await refuses("lock", () => locks.acquire(name));
+    await refuses("lock", () => locks.tryAcquire(name));
+    await refuses("lock", () => locks.inspect(name));
+    await refuses("lock", () => locks.revoke(name));
+    await refuses("lock", () => locks.attach({ lock: name, token: "t", fence: 1 }));
+    await refuses("lock", () => new DistributedLock(locks, name).acquire());
+  }
+});
+
+test("attach, renew, list and revoke refuse what is bad", async () => {
+  for (const fence of numbers(0, 2 ** 53) as number[]) {
+    await refuses("fence", () => locks.attach({ lock: "a", token: "t", fence }));
+    await refuses("fence", () => locks.revoke("a", { fence }));
+  }
+  for (const token of texts(128) as string[]) {
+    await refuses("token", () => locks.attach({ lock: "a", token, fence: 1 }));
+  }
+  await refuses("token", () => locks.attach({ lock: "a", fence: 1 } as never));
+  await refuses("fence", () => locks.attach({ lock: "a", token: "t" } as never));
+  for (const ttlMs of numbers(0, 49, 86_400_001) as number[]) {
+    await refuses("ttlMs", () => locks.attach({ lock: "a", token: "t", fence: 1, ttlMs }));
+  }
+  for (const reason of texts(256) as string[]) {
+    await refuses("reason", () => locks.revoke("a", { reason }));
+  }
+  for (const pageSize of numbers(0, 1_001) as number[]) {
+    await refuses("pageSize", () => locks.list({ pageSize }));
+  }
+  for (const prefix of ["\ud800", "x".repeat(513), 1, null] as string[]) {
+    await refuses("prefix", () => locks.list({ prefix }));
+  }
+  for (const cursor of ["", "-x", ".", 1, null] as string[]) {
+    await refuses("cursor", () => locks.list({ cursor }));
+  }
+  await refuses("limit", () => locks.list({ limit: 10 } as object));
+
+  const lease = await new Leasehold(memoryStore()).acquire("a");
+  for (const ttlMs of numbers(0, 49, 86_400_001) as number[]) {
+    await refuses("ttlMs", () => lease.renew(ttlMs));
+  }
+  assert.ok(lease.held);
+  await lease.release();
+});
+
+test("a client refuses what it is set up with", async () => {
+  for (const target of [
+    null,
+    undefined,
+    1,
+    {},
+    "",
+    "locks.example.com",
+    "ftp://locks.example.com",
+  ]) {
+    await refuses("target", () => new Leasehold(target as never));
+  }
+  for (const space of ["", "..", "\ud800", "x".repeat(513), 1, null]) {
+    await refuses("space", () => new Leasehold(store.target, { space } as object));
+    const chosen = new Leasehold(store.target, { space: () => space as string });
+    await refuses("space", () => chosen.acquire("a"));
+    await refuses("space", () => chosen.list({ space: space as string }));
+  }
+  await refuses("space", () => new Leasehold(store.target, { space: (name) => name }).list());
+  for (const clientId of texts(128)) {
+    await refuses("clientId", () => new Leasehold(store.target, { clientId } as object));
+  }
+  for (const key of ["", "two words", "ключ", "a\nb", 1, null]) {
+    await refuses("key", () => new Leasehold("https://locks.example.com", { key } as object));
+  }
+  await refuses("fetch", () => new Leasehold("https://locks.example.com", { fetch: 1 } as object));
+  await refuses("now", () => memoryStore({ now: 1 } as object));
+});
+
+test("a distributed lock refuses what it is set up with", async () => {
+  const bad: Record<string, unknown[]> = {
+    blocking: ["true", 1, null],
+    blockingTimeoutMs: numbers(),
+    renewEveryMs: numbers(0, Infinity),
+  };
+  for (const [field, values] of Object.entries(bad)) {
+    for (const value of values) {
+      await refuses(field, () => new DistributedLock(locks, "a", { [field]: value }));
+      if (field !== "renewEveryMs") {
+        await refuses(field, () => new DistributedLock(locks, "a").acquire({ [field]: value }));
+      }
+    }
+  }
+  for (const [field, values] of Object.entries({ ttlMs: numbers(0), token: texts(128) })) {
+    for (const value of values) {
+      await refuses(field, () => new DistributedLock(locks, "a", { [field]: value }).acquire());
+    }
+  }
+});
+
+test("the largest and smallest that are allowed are taken, and look-alikes stay apart", async () => {
+  const client = new Leasehold(memoryStore());
+  const names = [
+    "x".repeat(512),
+    "ü".repeat(256),
+    "a/b",
+    "a_b",
+    "a%2Fb",
+    "a b",
+    "\u00e9",
+    "e\u0301",
+    "\u{1f512}",
+    "...",
+    " ",
+  ];
+  const leases = await Promise.all(names.map((name) => client.acquire(name, { waitMs: 0 })));
+  assert.equal(new Set(leases.map((lease) => lease.fence)).size, names.length);
+  assert.deepEqual(new Set((await client.list()).locks.map(({ lock }) => lock)), new Set(names));
+  await client.close();
+
+  const extremes = {
+    token: "t".repeat(128),
+    requestId: "ü".repeat(64),
+    maxHoldMs: 604_800_000,
+    lockDelayMs: 604_800_000,
+    ttlMs: 86_400_000,
+    info: { text: "x".repeat(1_012) },
+  };
+  const again = new Leasehold(memoryStore(), { clientId: "c".repeat(128) });
+  const lease = await again.acquire("a", {
+    ...extremes,
+    mode: "shared",
+    limit: 1_000_000,
+    waitMs: Infinity,
+  });
+  assert.equal(lease.token, extremes.token);
+  const [holder] = (await again.inspect("a")).holders;
+  assert.deepEqual(
+    [holder?.info, holder?.clientId, holder?.mode],
+    [extremes.info, "c".repeat(128), "shared"],
+  );
+  await again.close();
+});

@@ -1,0 +1,128 @@
+// What a process sees of the package it has loaded: whether it ends, how, and what is left when Rust fails.
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { test } from "node:test";
+
+/** Runs a program that has what it needs of the package; gives its exit code and what it printed. */
+async function runs(
+  program: string,
+): Promise<{ code: number | null; printed: string; tookMs: number }> {
+  const source = `import { DistributedLock, Leasehold, LeaseError, memoryStore } from "leasehold";\n${program}`;
+  const start = performance.now();
+  const child = spawn(process.execPath, ["--input-type=module", "--eval", source], {
+    cwd: import.meta.dirname,
+    stdio: ["ignore", "pipe", "pipe"],
+    timeout: 30_000,
+  });
+  let printed = "";
+  child.stdout.on("data", (text) => (printed += text));
+  child.stderr.on("data", (text) => (printed += text));
+  const code = await new Promise<number | null>((resolve) => child.on("close", resolve));
+  return { code, printed, tookMs: performance.now() - start };
+}
+
+/** Makes the next call of an export that starts like this trap, as a panic does. */
+const traps = `
+const Real = WebAssembly.Instance;
+let trap;
+WebAssembly.Instance = function (module, imports) {
+  const { exports } = new Real(module, imports);
+  const wrapped = Object.entries(exports).map(([name, value]) => [name, typeof value !== "function" ? value :
+    (...args) => {
+      if (trap && name.startsWith(trap)) { trap = undefined; throw new WebAssembly.RuntimeError("unreachable"); }
+      return value(...args);
+    }]);
+  return Object.create(Real.prototype, { exports: { value: Object.fromEntries(wrapped) } });
+};
+`;
+
+test("a script that imports and exits, exits", async () => {
+  assert.deepEqual({ ...(await runs("")), tookMs: 0 }, { code: 0, printed: "", tookMs: 0 });
+});
+
+test("a lease that is held and renewed keeps no process alive", async () => {
+  const { code, printed, tookMs } = await runs(`
+    const locks = new Leasehold(memoryStore());
+    const lease = await locks.acquire("a");
+    const attached = locks.attach({ lock: "a", token: lease.token, fence: lease.fence });
+    const lock = new DistributedLock(locks, "b");
+    await lock.acquire();
+    lock.start();
+    console.log(lease.held, lock.held, process.getActiveResourcesInfo().includes("Timeout"));
+  `);
+  assert.deepEqual([code, printed], [0, "true true false\n"]);
+  assert.ok(tookMs < 5_000, `${tookMs} ms`);
+});
+
+test("who awaits a lock, its time-out, or an unreachable store, gets an answer and not an early exit", async () => {
+  const { code, printed } = await runs(`
+    const locks = new Leasehold(memoryStore());
+    await locks.acquire("a", { ttlMs: 300, renew: false });
+    await locks.acquire("a", { waitMs: 100 }).catch((error) => console.log(error.code));
+    console.log((await locks.acquire("a")).held);
+    const lost = new Leasehold("http://127.0.0.1:9");
+    await lost.acquire("a", { waitMs: 300 }).catch((error) => console.log(error.code));
+  `);
+  assert.deepEqual([code, printed], [0, "timeout\ntrue\ntimeout\n"]);
+});
+
+// redis-semaphore#199, #24; node-redlock#283; azure-webjobs#2839
+test("every renewal fails and nobody looks: exit code 0", async () => {
+  const { code, printed } = await runs(`
+    const store = memoryStore();
+    let isDown = false;
+    const target = { call: (call) => isDown ? Promise.reject(new Error("down")) : store.call(call) };
+    const locks = new Leasehold(target);
+    const lease = await locks.acquire("a", { ttlMs: 100 });
+    let aborts = 0;
+    lease.signal.addEventListener("abort", () => { aborts += 1; });
+    isDown = true;
+    void lease.renew();
+    await new Promise((resolve) => setTimeout(resolve, 500));
+    void lease.renew();
+    const other = new Leasehold(target).attach({ lock: "a", token: "t", fence: 1 });
+    void other.release();
+    console.log(aborts, lease.held);
+  `);
+  assert.deepEqual([code, printed], [0, "1 false\n"]);
+});
+
+// workerd#3264, workers-rs#166
+test("a trap in Rust is told, and what is made after it works", async () => {
+  const { code, printed } = await runs(`${traps}
+    const store = memoryStore();
+    const locks = new Leasehold(store);
+    const lease = await locks.acquire("a");
+    const reasons = [];
+    lease.signal.addEventListener("abort", () => reasons.push(lease.signal.reason));
+    const settled = (promise) => promise.then(() => "done", (error) => error.code);
+
+    trap = "session_step";
+    console.log(await settled(lease.renew()));
+    console.log(lease.held, reasons.length, reasons[0].code, reasons[0].reason, reasons[0].cause.code);
+    // The store was in the same memory: it must not pretend to know who holds what.
+    console.log(await settled(locks.acquire("b", { waitMs: 10 })), await settled(locks.inspect("a")));
+    console.log(await settled(lease.release()), await settled(lease[Symbol.asyncDispose]()));
+
+    const anew = new Leasehold(memoryStore());
+    const next = await anew.acquire("a");
+    console.log(next.held, await settled(next.release()));
+    trap = "session_acquire";
+    console.log(await settled(anew.acquire("a")));
+    const last = new Leasehold(memoryStore());
+    trap = "store_turn";
+    console.log(await settled(last.acquire("a", { waitMs: 10 })));
+    console.log((await new Leasehold(memoryStore()).acquire("a")).held);
+  `);
+  const lines = [
+    "unavailable",
+    "false 1 lost unknown unavailable",
+    "timeout unavailable",
+    "unavailable done",
+    "true done",
+    "unavailable",
+    "unavailable",
+    "true",
+  ];
+  assert.deepEqual([code, printed.trimEnd().split("\n")], [0, lines]);
+});

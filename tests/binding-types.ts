@@ -1,0 +1,46 @@
+// Compiled, never run: what the types of the package let pass, and what not.
+import { DistributedLock, type Lease, Leasehold, type LeaseError, memoryStore } from "leasehold";
+
+export async function compiles(locks: Leasehold, error: LeaseError): Promise<unknown[]> {
+  const lease: Lease = await locks.acquire("a", { mode: "shared", limit: 3, waitMs: Infinity });
+  const maybe: Lease | null = await locks.tryAcquire("a", {
+    steal: true,
+    info: { job: [1, null] },
+  });
+  const fence: number = await locks.request("a", ({ fence }) => fence);
+  const name: string = await locks.request("a", { ttlMs: 300 }, async ({ name }) => name);
+  const none: string | null = await locks.request(
+    "a",
+    { ifAvailable: true },
+    (held) => held && held.name,
+  );
+  const mode: "exclusive" | "shared" = lease.mode;
+  const optional: { ttlMs?: number | undefined; signal?: AbortSignal | undefined } = {};
+  await locks.acquire("a", optional);
+  await using inner = locks.attach({ lock: "a", token: lease.token, fence: lease.fence });
+  await using classic = new DistributedLock(locks, "a", { blocking: true, renewEveryMs: 100 });
+  const released: "released" | "lost" = (await lease.release()).status;
+  const field: string | undefined = error.field;
+  return [maybe, fence, name, none, mode, inner, classic, released, field];
+}
+
+export async function doesNotCompile(locks: Leasehold): Promise<void> {
+  // @ts-expect-error: an exclusive lease has no limit
+  await locks.acquire("a", { limit: 3 });
+  // @ts-expect-error: a shared lease steals nothing
+  await locks.acquire("a", { mode: "shared", steal: true });
+  // @ts-expect-error: there is no such option
+  await locks.acquire("a", { ttl: 300 });
+  // @ts-expect-error: there is no such mode
+  await locks.acquire("a", { mode: "write" });
+  // @ts-expect-error: no JSON
+  await locks.acquire("a", { info: 1n });
+  // @ts-expect-error: without ifAvailable there is always a lease, with it there may be none
+  await locks.request("a", { ifAvailable: true }, (lease) => lease.fence);
+  // @ts-expect-error: a lease is named by its token and its fence
+  locks.attach({ lock: "a", token: "t" });
+  // @ts-expect-error: no way to a store
+  new Leasehold(8787);
+  // @ts-expect-error: a clock is a function
+  memoryStore({ now: 0 });
+}

@@ -1,0 +1,60 @@
+// The client over the store in this process.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { Leasehold, memoryStore } from "leasehold";
+import { cases, sleep, until } from "./support/cases.ts";
+
+const store = memoryStore();
+let names = 0;
+const world = {
+  client: (options = {}) => new Leasehold(store, options),
+  name: () => `lock ${++names}`,
+};
+
+for (const [title, run] of Object.entries(cases)) test(title, () => run(world));
+
+test("two stores know nothing of each other, and clients of one share it", async () => {
+  const one = await new Leasehold(memoryStore()).acquire("a", { waitMs: 0 });
+  const other = await new Leasehold(memoryStore()).acquire("a", { waitMs: 0 });
+  assert.deepEqual([one.fence, other.fence], [1, 1]);
+  const shared = await world.client().acquire("shared");
+  assert.equal(await world.client().tryAcquire("shared"), null);
+  await shared.release();
+});
+
+test("an injected clock is the store's and its holders'", async () => {
+  let now = Date.UTC(2030, 0, 1);
+  const locks = new Leasehold(memoryStore({ now: () => now }));
+  const lease = await locks.acquire("a", { ttlMs: 60_000 });
+  assert.equal(lease.expiresAt, now + 60_000);
+  now += 59_000;
+  assert.equal(lease.held, true);
+  now += 1_000;
+  assert.equal(lease.held, false);
+  const next = await locks.acquire("a", { waitMs: 0 });
+  await until(() => lease.signal.aborted);
+  assert.equal(lease.signal.reason.reason, "expired");
+  assert.equal(next.fence, lease.fence + 1);
+});
+
+test("a waiter is served when the injected clock has been turned", async () => {
+  let now = 0;
+  const locks = new Leasehold(memoryStore({ now: () => now }));
+  await locks.acquire("a", { ttlMs: 60_000, renew: false });
+  const wait = locks.acquire("a", { waitMs: 3_600_000 });
+  await sleep(50);
+  now = 60_000;
+  assert.ok((await wait).held);
+});
+
+test("an injected clock that is set back an hour ends nothing too late and nothing too early", async () => {
+  let now = Date.UTC(2030, 0, 1);
+  const locks = new Leasehold(memoryStore({ now: () => now }));
+  const lease = await locks.acquire("a", { ttlMs: 60_000, renew: false });
+  now -= 3_600_000;
+  assert.equal(lease.held, true);
+  assert.equal(await locks.tryAcquire("a"), null);
+  now += 61_000;
+  assert.equal(lease.held, false);
+  assert.ok(await locks.tryAcquire("a"));
+});
