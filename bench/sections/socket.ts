@@ -1,0 +1,54 @@
+// Uncontended cycles from Node.js over the network.
+import { type Figure, inTurns, throughput } from "../measure.ts";
+import { byHand } from "../services/frames.ts";
+import { leasehold } from "../services/leasehold.ts";
+import type { Row, Section } from "./section.ts";
+
+const ROUNDS = 5;
+
+export const socket: Section = {
+  name: "socket",
+  title: "Acquire and release from Node.js",
+  about: `One client with one connection acquires and releases, at once means as many locks. Each client is its library as
+published; Leasehold's is the npm package; "by hand" speaks its protocol over a WebSocket without the package.`,
+  async run({ peers, service }) {
+    const beside = [[byHand, service] as const, ...peers];
+    const services = [[leasehold, service] as const, ...beside];
+    const clients = await Promise.all(
+      services.map(
+        async ([kind, { address }]) => [kind.name, await kind.connect(address)] as const,
+      ),
+    );
+    const rows: Row[] = [];
+    const plot = new Map(clients.map(([name]) => [name, [] as number[]]));
+    for (const atOnce of [1, 64, 256]) {
+      const contenders = clients.map(([name, client]) =>
+        throughput(name, atOnce, async (lane) => {
+          const release = await client.acquire(`cycle ${lane}`);
+          await release();
+        }),
+      );
+      const figures = await inTurns(contenders, ROUNDS);
+      for (const [name, { median }] of figures) plot.get(name)?.push(median);
+      for (const [{ name }] of beside) {
+        const figure = figures.get(name) as Figure;
+        const goal = name === "redis-semaphore" && {
+          goal: { atLeast: atOnce === 1 ? 1 / 1.5 : 0.5 },
+        };
+        rows.push({
+          ...{
+            what: `from Node.js, ${atOnce} at once`,
+            unit: "cycles/s",
+            peer: { name, figure },
+            ...goal,
+          },
+          ours: figures.get(leasehold.name) as Figure,
+        });
+      }
+    }
+    for (const [, client] of clients) await client.close();
+    const series = [...plot].map(([name, values]) => ({ name, values }));
+    const bars = ["1 at once", "64 at once", "256 at once"];
+    return { rows, plots: [{ name: "socket", title: this.title, unit: "cycles/s", bars, series }] };
+  },
+};
