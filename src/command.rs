@@ -247,6 +247,24 @@ pub enum Refusal {
     UpgradeRequired,
     MethodNotAllowed,
     UnsupportedMediaType,
+    AddressTooLong,
+    HeadersTooLarge,
+    /// The body did not come in time.
+    TooSlow,
+    /// The space has as many locks as it may; those it has go on.
+    SpaceFull,
+    /// More at once, or more often, than one client may ask.
+    TooMany,
+    /// No key, or none that is known.
+    Unauthorized,
+    /// The key does not have this right in this space.
+    Forbidden {
+        right: &'static str,
+    },
+    /// A web page of an origin that is not on the list asks.
+    ForeignOrigin,
+    /// Keys, origins or bounds that cannot be read: nobody is let in.
+    Misconfigured,
     /// Neither keys nor the word that none are wanted: nobody is let in.
     NotConfigured,
 }

@@ -31,7 +31,7 @@ pub enum Event {
     /// A newcomer has a lease, and hears it as the reply to its ask.
     Acquired { fence: Fence },
     /// The waiter at this place has a lease now.
-    Granted { place: Place, fence: Fence },
+    Granted { place: Place, fence: Fence, waited: Ms },
     /// The waiter at this place has left the queue.
     Left { place: Place },
     /// The waiter at this place has not asked again in time, and has no place any more.
@@ -121,6 +121,21 @@ pub fn leave<S: Storage>(
     Ok(())
 }
 
+/// Lets a waiter whose socket was cut off keep its place for the grace, and no longer: it may be back.
+pub fn keep_for_now<S: Storage>(ledger: &mut Ledger<S>, lock: &Name, place: Place, now: Ms) -> Result<(), Fault> {
+    let mut open = ledger.open(lock)?;
+    let lapses_at = now.saturating_add(GRACE_MS);
+    if let Some(mut entry) = open.lock.entry(place).cloned()
+        && let State::Waiting { until } = entry.state
+        && lapses_at < until
+    {
+        entry.state = State::Waiting { until: lapses_at };
+        open.put(entry);
+    }
+    ledger.close(lock, now);
+    Ok(())
+}
+
 /// What the ask at this place is told as things stand; `None` when nobody is there.
 pub fn standing(lock: &Lock, name: &Name, place: Place, now: Ms) -> Option<Reply> {
     let entry = lock.entry(place)?;
@@ -163,6 +178,9 @@ impl<N: Notes> Turn<'_, N> {
         {
             return Outcome::Reply(Reply::Refused(Refusal::LimitMismatch));
         }
+        if self.open.lock.is_free() && self.open.notes.is_full() {
+            return Outcome::Reply(Reply::Refused(Refusal::SpaceFull));
+        }
         let newcomer = Entry {
             place: self.open.lock.next_place(),
             terms: terms.clone(),
@@ -183,7 +201,7 @@ impl<N: Notes> Turn<'_, N> {
             // Nobody barges (rule 7): an empty queue is asked for before room is.
             Entrance::Queue if self.open.lock.waiting() == 0 && self.admits(terms.mode) => self.grant_at_once(newcomer),
             Entrance::Queue if acquire.wait.value() == 0 => Outcome::Reply(held(self.open.lock, self.now)),
-            Entrance::Queue if self.open.lock.waiting() >= QUEUE_MAX => {
+            Entrance::Queue if self.open.lock.waiting() >= self.open.notes.queue_max().min(QUEUE_MAX) => {
                 Outcome::Reply(Reply::Refused(Refusal::QueueFull))
             }
             Entrance::Queue => {
@@ -309,9 +327,9 @@ impl<N: Notes> Turn<'_, N> {
             }
         }
         while let Some(head) = self.open.lock.head().filter(|head| self.admits(head.terms.mode)).cloned() {
-            let place = head.place;
+            let (place, waited) = (head.place, self.now.saturating_sub(head.asked_at));
             let Some(holding) = self.grant(head, Claim::Open) else { return };
-            self.events.push(Event::Granted { place, fence: holding.fence });
+            self.events.push(Event::Granted { place, fence: holding.fence, waited });
         }
     }
 

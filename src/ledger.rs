@@ -19,6 +19,10 @@ pub trait Storage {
     /// Every row of one lock, in the order of their places, read with [`record::read`](crate::record::read).
     fn load(&mut self, lock: &Name) -> Result<Vec<Entry>, Fault>;
 
+    /// The locks after `after` in byte order, each with its rows as [`load`](Self::load) reads them: so many that they have
+    /// `rows` rows together, or a few more, since none is cut. Fewer are all there are.
+    fn load_after(&mut self, after: Option<&Name>, rows: usize) -> Result<Vec<(Name, Vec<Entry>)>, Fault>;
+
     /// The names after `after` that start with `prefix`, in byte order, at most `count` of them; `None` where nothing
     /// is stored and memory is to be asked.
     fn names(&mut self, prefix: &str, after: Option<&Name>, count: usize) -> Result<Option<Vec<Name>>, Fault>;
@@ -62,7 +66,7 @@ pub struct Fault(pub String);
 /// Fences reserved at a time: one row written for as many grants. Those not given when the space restarts are gaps.
 const RESERVE: u64 = 4_096;
 
-/// Locks read at once where all of them are needed.
+/// Rows read at once where all of them are needed.
 const LOADED_AT_ONCE: usize = 4_096;
 
 /// No storage: what is in memory is all there is.
@@ -75,6 +79,10 @@ impl Storage for InMemory {
     }
 
     fn load(&mut self, _: &Name) -> Result<Vec<Entry>, Fault> {
+        Ok(Vec::new())
+    }
+
+    fn load_after(&mut self, _: Option<&Name>, _: usize) -> Result<Vec<(Name, Vec<Entry>)>, Fault> {
         Ok(Vec::new())
     }
 
@@ -107,6 +115,23 @@ struct Kept {
     lock: Lock,
     /// An instant not later than the next at which something happens to the lock by itself, and on which agenda it is.
     armed: Option<(Ms, Interest)>,
+}
+
+impl Kept {
+    /// A lock as its rows say.
+    fn read(name: &Name, entries: Vec<Entry>, waiters: &mut Waiters, contended: &mut Agenda) -> Self {
+        let mut kept = Self::default();
+        for entry in entries {
+            waiters.note(name, None, Some(&entry));
+            kept.lock.put(entry);
+        }
+        // The clock may have gone back to before what kept the queue from moving up.
+        if kept.lock.head().is_some_and(|head| kept.lock.has_room_for(head.terms.mode)) {
+            kept.armed = Some((0, Interest::Contended));
+            contended.add(0, name, WHOLE);
+        }
+        kept
+    }
 }
 
 /// Whether anybody waits for something to happen to a lock.
@@ -154,6 +179,38 @@ pub trait Notes {
 
     /// Why that lease is over, where that is remembered.
     fn gone_lease(&self, lock: &Name, token: &Token, fence: Fence) -> Option<Lost>;
+
+    /// Whether there are as many locks as there may be, beside the one that is open.
+    fn is_full(&self) -> bool {
+        false
+    }
+
+    /// How many may wait for one lock, as far as this is less than the engine allows.
+    fn queue_max(&self) -> usize {
+        usize::MAX
+    }
+}
+
+/// How much a space may hold. It bounds what is new: what is there goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Locks in use.
+    pub locks: usize,
+    /// Waiters per lock.
+    pub waiters: usize,
+}
+
+impl Limits {
+    pub const NONE: Self = Self { locks: usize::MAX, waiters: usize::MAX };
+}
+
+/// What a space holds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Census {
+    /// Locks in use, or remembered.
+    pub locks: usize,
+    pub leases: usize,
+    pub waiters: usize,
 }
 
 impl<S: Storage> Ledger<S> {
@@ -165,10 +222,26 @@ impl<S: Storage> Ledger<S> {
             locks: HashMap::new(),
             contended: Agenda::default(),
             quiet: Agenda::default(),
-            books: Books { journal: Journal::new(start.fence, fence_floor), waiters: Waiters::default() },
+            books: Books {
+                journal: Journal::new(start.fence, fence_floor),
+                waiters: Waiters::default(),
+                locks: 0,
+                limits: Limits::NONE,
+            },
             clock: Clock { ahead: 0, latest: start.clock },
             loaded: Loaded::UpTo(None),
         })
+    }
+
+    /// Bounds what comes from now on.
+    pub fn limit(&mut self, limits: Limits) {
+        self.books.limits = limits;
+    }
+
+    /// What is in memory. Complete after [`load_all`](Self::load_all).
+    pub fn census(&self) -> Census {
+        let Waiters { holding, waiting, .. } = self.books.waiters;
+        Census { locks: self.locks.len(), leases: holding, waiters: waiting }
     }
 
     /// The space's clock when the host's says `host_now`: it never runs back.
@@ -178,23 +251,14 @@ impl<S: Storage> Ledger<S> {
 
     /// The lock of that name, free if there is none. [`close`](Self::close) it after work on it.
     pub fn open<'a>(&'a mut self, name: &'a Name) -> Result<Open<'a>, Fault> {
+        self.books.locks = self.locks.len();
         let kept = match self.locks.entry(name.clone()) {
             Slot::Occupied(slot) => slot.into_mut(),
             Slot::Vacant(slot) => {
-                let mut kept = Kept::default();
                 // Freed in this turn, its rows are still in storage.
-                if !self.loaded.covers(name) && !self.books.journal.touches(name) {
-                    for entry in self.storage.load(name)? {
-                        self.books.waiters.note(name, None, Some(&entry));
-                        kept.lock.put(entry);
-                    }
-                    // The clock may have gone back to before what kept the queue from moving up.
-                    if kept.lock.head().is_some_and(|head| kept.lock.has_room_for(head.terms.mode)) {
-                        kept.armed = Some((0, Interest::Contended));
-                        self.contended.add(0, name, WHOLE);
-                    }
-                }
-                slot.insert(kept)
+                let is_stored = !self.loaded.covers(name) && !self.books.journal.touches(name);
+                let entries = if is_stored { self.storage.load(name)? } else { Vec::new() };
+                slot.insert(Kept::read(name, entries, &mut self.books.waiters, &mut self.contended))
             }
         };
         Ok(Open { name, lock: &mut kept.lock, notes: &mut self.books })
@@ -247,43 +311,64 @@ impl<S: Storage> Ledger<S> {
         }
     }
 
-    /// Reads `count` more locks into memory; false when all are there. Only after a [`flush`](Self::flush).
-    pub fn load_more(&mut self, count: usize, now: Ms) -> Result<bool, Fault> {
+    /// Reads `rows` more rows into memory; false when all are there. Only after a [`flush`](Self::flush).
+    pub fn load_more(&mut self, rows: usize, now: Ms) -> Result<bool, Fault> {
         let Loaded::UpTo(after) = &self.loaded else { return Ok(false) };
-        let names = self.storage.names("", after.as_ref(), count)?.unwrap_or_default();
-        for name in &names {
-            self.open(name)?;
-            self.close(name, now);
-        }
-        self.loaded = match names.last() {
-            Some(last) if names.len() == count => Loaded::UpTo(Some(last.clone())),
+        let mut locks = self.storage.load_after(after.as_ref(), rows)?;
+        let count: usize = locks.iter().map(|(_, entries)| entries.len()).sum();
+        self.loaded = match locks.last() {
+            Some((last, _)) if count >= rows => Loaded::UpTo(Some(last.clone())),
             _ => Loaded::All,
         };
+        // Those that were asked for before are there, and newer.
+        locks.retain(|(name, _)| !self.locks.contains_key(name));
+        for (name, entries) in locks {
+            let kept = Kept::read(&name, entries, &mut self.books.waiters, &mut self.contended);
+            self.locks.insert(name.clone(), kept);
+            self.close(&name, now);
+        }
         Ok(matches!(self.loaded, Loaded::UpTo(_)))
     }
 
     /// The places in queues that a connection asked for. Reads the rest of the storage if it has to.
     pub fn waiters_of(&mut self, connection: Connection, now: Ms) -> Result<Vec<(Name, Place)>, Fault> {
+        self.load_all(now)?;
+        Ok(self.books.waiters.of(connection))
+    }
+
+    /// Reads the rest of the storage into memory.
+    pub fn load_all(&mut self, now: Ms) -> Result<(), Fault> {
         if let Loaded::UpTo(_) = self.loaded {
             self.flush(now)?;
             while self.load_more(LOADED_AT_ONCE, now)? {}
         }
-        Ok(self.books.waiters.of(connection))
+        Ok(())
     }
 
-    /// The names after `after` that start with `prefix`, in byte order. Only after a [`flush`](Self::flush).
+    /// The names after `after` that start with `prefix`, in byte order, as the turn has left them so far.
     pub fn names(&mut self, prefix: &str, after: Option<&Name>, count: usize) -> Result<Vec<Name>, Fault> {
-        if let Some(names) = self.storage.names(prefix, after, count)? {
-            return Ok(names);
-        }
+        // What was changed in this turn is stored at its end.
+        // In byte order, as the rows are.
+        let mut changed: Vec<&Name> = self.books.journal.rows.iter().map(|(name, _)| name).collect();
+        changed.dedup();
+        let is_freed = |name: &Name| changed.binary_search(&name).is_ok() && !self.locks.contains_key(name);
+        let freed = changed.iter().filter(|name| is_freed(name)).count();
+        let stored = self.storage.names(prefix, after, count + freed)?;
         let mut first = BTreeSet::new();
-        for name in self.locks.keys() {
+        let mut add = |name: &Name| {
             if name.as_str().starts_with(prefix) && after.is_none_or(|after| name > after) {
                 first.insert((name.clone(), WHOLE));
             }
             if first.len() > count {
                 first.pop_last();
             }
+        };
+        match stored {
+            Some(stored) => {
+                stored.iter().filter(|name| !is_freed(name)).for_each(&mut add);
+                changed.iter().filter(|name| self.locks.contains_key(**name)).for_each(|name| add(name));
+            }
+            None => self.locks.keys().for_each(add),
         }
         Ok(first.into_iter().map(|(name, _)| name).collect())
     }
@@ -356,6 +441,9 @@ impl<N: Notes> Open<'_, N> {
 pub struct Books {
     journal: Journal,
     waiters: Waiters,
+    /// How many locks there were before the latest one was opened.
+    locks: usize,
+    limits: Limits,
 }
 
 impl Notes for Books {
@@ -387,6 +475,14 @@ impl Notes for Books {
 
     fn gone_lease(&self, lock: &Name, token: &Token, fence: Fence) -> Option<Lost> {
         self.journal.gone.lease(lock, token, fence)
+    }
+
+    fn is_full(&self) -> bool {
+        self.locks >= self.limits.locks
+    }
+
+    fn queue_max(&self) -> usize {
+        self.limits.waiters
     }
 }
 
@@ -445,9 +541,13 @@ impl Journal {
     }
 }
 
-/// The places in queues, by the socket that asked for them.
+/// The places in queues, by the socket that asked for them; and how many entries wait and hold.
 #[derive(Default)]
-struct Waiters(Agenda);
+struct Waiters {
+    by_connection: Agenda,
+    waiting: usize,
+    holding: usize,
+}
 
 impl Waiters {
     /// Takes note that one entry of a lock is another now.
@@ -459,15 +559,29 @@ impl Waiters {
             }
         }
         if let Some((connection, place)) = before.and_then(of) {
-            self.0.remove(connection, lock, place);
+            self.by_connection.remove(connection, lock, place);
         }
         if let Some((connection, place)) = after.and_then(of) {
-            self.0.add(connection, lock, place);
+            self.by_connection.add(connection, lock, place);
+        }
+        if let Some(count) = before.and_then(|entry| self.count(entry.state)) {
+            *count = count.saturating_sub(1);
+        }
+        if let Some(count) = after.and_then(|entry| self.count(entry.state)) {
+            *count += 1;
+        }
+    }
+
+    fn count(&mut self, state: State) -> Option<&mut usize> {
+        match state {
+            State::Waiting { .. } => Some(&mut self.waiting),
+            State::Holding(_) => Some(&mut self.holding),
+            State::Ended { .. } => None,
         }
     }
 
     fn of(&self, Connection(connection): Connection) -> Vec<(Name, Place)> {
-        self.0.at(connection)
+        self.by_connection.at(connection)
     }
 }
 

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use crate::agenda::Agenda;
 use crate::command::{Change, Command, HOLDERS_SHOWN, List, Lost, Push, Refusal, Reply, Request, Summary, Watch};
 use crate::engine::{self, Event, Outcome};
-use crate::ledger::{Fault, Flushed, Ledger, Storage};
+use crate::ledger::{Census, Fault, Flushed, Ledger, Storage};
 use crate::lock::Place;
 use crate::types::{Connection, Fence, Ms, Name, PageSize};
 
@@ -19,11 +19,14 @@ pub type Ticket = u64;
 /// Other locks that a turn looks after beside those it was asked about.
 const SWEPT: usize = 64;
 
-/// Locks read from storage per turn while a space is starting.
+/// Rows read from storage per turn while a space is starting.
 const LOADED: usize = 512;
 
 /// Prefixes that one socket may watch.
 const WATCHED: usize = 16;
+
+/// When an ask that was displaced by its own repetition may ask again, ms.
+const DISPLACED_MS: Ms = 1_000;
 
 /// How soon a space that is still starting wants its next turn, ms.
 const LOADING_MS: Ms = 100;
@@ -32,6 +35,8 @@ pub struct Service<S> {
     ledger: Ledger<S>,
     asks: Asks,
     watchers: Watchers,
+    /// Sockets that were cut off since the last turn.
+    cut_off: Vec<Connection>,
 }
 
 /// Something asked, by whom and by what way.
@@ -49,6 +54,10 @@ pub struct Turn {
     pub answers: Vec<(Ticket, Reply)>,
     /// To be sent after the answers.
     pub pushes: Vec<(Connection, Push)>,
+    /// What happened, in order, for whoever keeps count.
+    pub events: Vec<Happened>,
+    /// Rows that were written.
+    pub written: usize,
     /// Somebody holds the line for something that may be due then: have a turn in this many ms.
     pub wake_in: Option<Ms>,
     /// Somebody waits, but is told over a socket, which bears the object's sleep: have a turn in this many ms.
@@ -57,9 +66,17 @@ pub struct Turn {
     pub due_in: Option<Ms>,
 }
 
+/// Something that happened to a lock in a turn, and the call that made it happen, if it was one.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Happened {
+    pub by: Option<Ticket>,
+    pub lock: Name,
+    pub event: Event,
+}
+
 impl<S: Storage> Service<S> {
     pub fn new(ledger: Ledger<S>) -> Self {
-        Self { ledger, asks: Asks::default(), watchers: Watchers::default() }
+        Self { ledger, asks: Asks::default(), watchers: Watchers::default(), cut_off: Vec::new() }
     }
 
     /// Carries out the calls of one turn, in order, lets the waiters of sockets that closed leave, and does whatever is
@@ -78,6 +95,12 @@ impl<S: Storage> Service<S> {
         for connection in closed {
             self.close(*connection, now, &mut turn)?;
         }
+        for connection in std::mem::take(&mut self.cut_off) {
+            self.watchers.remove_all(connection);
+            for (lock, place) in self.ledger.waiters_of(connection, now)? {
+                engine::keep_for_now(&mut self.ledger, &lock, place, now)?;
+            }
+        }
         for _ in 0..SWEPT {
             let Some(lock) = self.ledger.take_due(now) else { break };
             self.settle(&lock, now, &mut turn)?;
@@ -86,16 +109,48 @@ impl<S: Storage> Service<S> {
             let reply = self.standing(&ask.lock, ask.place, now)?;
             turn.answers.push((ask.ticket, reply));
         }
-        if self.ledger.flush(now)? == Flushed::Nothing && asked {
+        self.flush(now, &mut turn)?;
+        if turn.written == 0 && asked {
             self.ledger.probe()?;
         }
+        self.look_ahead(now, &mut turn)?;
+        Ok(turn)
+    }
+
+    /// Counts what the whole space holds, after whatever is due anywhere in it. Adds to a turn that was had.
+    ///
+    /// # Errors
+    /// As [`turn`](Self::turn).
+    pub fn census(&mut self, host_now: Ms, turn: &mut Turn) -> Result<Census, Fault> {
+        let now = self.ledger.now(host_now);
+        self.ledger.load_all(now)?;
+        while let Some(lock) = self.ledger.take_due(now) {
+            self.settle(&lock, now, turn)?;
+        }
+        self.flush(now, turn)?;
+        self.look_ahead(now, turn)?;
+        Ok(self.ledger.census())
+    }
+
+    fn flush(&mut self, now: Ms, turn: &mut Turn) -> Result<(), Fault> {
+        match self.ledger.flush(now)? {
+            Flushed::Nothing => {}
+            Flushed::Rows(rows) => turn.written += rows,
+        }
+        Ok(())
+    }
+
+    /// When to have the next turn.
+    fn look_ahead(&mut self, now: Ms, turn: &mut Turn) -> Result<(), Fault> {
         let loading = self.ledger.load_more(LOADED, now)?;
         let length = |at: Ms| at.saturating_sub(now);
         let contended_at = self.ledger.next_contended();
         turn.wake_in = self.asks.first_deadline().map(|at| length(at.min(contended_at.unwrap_or(at))));
-        turn.ring_in = contended_at.map(length);
+        // Who watches is told of what ends by itself, too.
+        let watched_at = self.ledger.next_quiet().filter(|_| !self.watchers.0.is_empty());
+        turn.ring_in = contended_at.into_iter().chain(watched_at).min().map(length);
         turn.due_in = if loading { Some(LOADING_MS) } else { self.ledger.next_quiet().map(length) };
-        Ok(turn)
+        Ok(())
     }
 
     /// The prefixes that a socket watches.
@@ -106,6 +161,12 @@ impl<S: Storage> Service<S> {
     /// Goes on telling a socket of changes that it asked to be told of before this service was started.
     pub fn watch_again(&mut self, connection: Connection, prefix: String) {
         self.watchers.add(connection, prefix);
+    }
+
+    /// Notes that a socket is gone without having said so, as when the network broke. With the next turn its waiters
+    /// keep their places for the grace and no longer, so that a client that is soon back has lost nothing.
+    pub fn cut_off(&mut self, connection: Connection) {
+        self.cut_off.push(connection);
     }
 
     fn call(&mut self, call: Call, now: Ms, turn: &mut Turn) -> Result<(), Fault> {
@@ -152,14 +213,15 @@ impl<S: Storage> Service<S> {
         let outcome = engine::apply(&mut self.ledger, lock, command, via, now, &mut events)?;
         match (outcome, command) {
             (Outcome::Reply(reply), _) => {
-                self.tell(lock, &events, now, turn)?;
+                self.tell(lock, &events, Some(ticket), now, turn)?;
                 turn.answers.push((ticket, reply));
                 return Ok(());
             }
             (Outcome::Queued(place), Command::Acquire(acquire)) => {
-                // The same ask once more, by another way: the earlier one hears how things stand.
+                // The same ask once more, by another way: the earlier one hears how things stand. Not to ask again at
+                // once: were they two who share a request by mistake, they would displace each other for ever.
                 if let Some(earlier) = self.asks.take(lock, place) {
-                    let reply = self.standing(lock, place, now)?;
+                    let reply = self.waiting(lock, place, DISPLACED_MS, now)?;
                     turn.answers.push((earlier.ticket, reply));
                 }
                 let wait = acquire.wait.value();
@@ -168,17 +230,14 @@ impl<S: Storage> Service<S> {
                         self.asks.open(Ask { ticket, lock: lock.clone(), place, deadline: now.saturating_add(wait) })
                     }
                     Some(_) => {
-                        let reply = match self.standing(lock, place, now)? {
-                            Reply::Waiting { position, .. } => Reply::Waiting { position, retry_after: wait },
-                            other => other,
-                        };
+                        let reply = self.waiting(lock, place, wait, now)?;
                         turn.answers.push((ticket, reply));
                     }
                 }
             }
             (Outcome::Queued(_), _) => {}
         }
-        self.tell(lock, &events, now, turn)
+        self.tell(lock, &events, Some(ticket), now, turn)
     }
 
     /// The waiters of a socket leave with it. Its leases stay: it may come back.
@@ -187,7 +246,7 @@ impl<S: Storage> Service<S> {
         for (lock, place) in self.ledger.waiters_of(connection, now)? {
             let mut events = Vec::new();
             engine::leave(&mut self.ledger, &lock, place, now, &mut events)?;
-            self.tell(&lock, &events, now, turn)?;
+            self.tell(&lock, &events, None, now, turn)?;
         }
         Ok(())
     }
@@ -195,12 +254,20 @@ impl<S: Storage> Service<S> {
     fn settle(&mut self, lock: &Name, now: Ms, turn: &mut Turn) -> Result<(), Fault> {
         let mut events = Vec::new();
         engine::settle(&mut self.ledger, lock, now, &mut events)?;
-        self.tell(lock, &events, now, turn)
+        self.tell(lock, &events, None, now, turn)
     }
 
     /// Answers and tells exactly those whom an event concerns.
-    fn tell(&mut self, lock: &Name, events: &[Event], now: Ms, turn: &mut Turn) -> Result<(), Fault> {
+    fn tell(
+        &mut self,
+        lock: &Name,
+        events: &[Event],
+        by: Option<Ticket>,
+        now: Ms,
+        turn: &mut Turn,
+    ) -> Result<(), Fault> {
         for event in events {
+            turn.events.push(Happened { by, lock: lock.clone(), event: event.clone() });
             match *event {
                 Event::Granted { place, .. } | Event::Left { place } => self.tell_waiter(lock, place, now, turn)?,
                 // The ask is still open where the store slept through its end: it may ask anew.
@@ -252,6 +319,14 @@ impl<S: Storage> Service<S> {
         Ok(())
     }
 
+    /// How an ask stands that is to be repeated, if it still waits, after so long.
+    fn waiting(&mut self, lock: &Name, place: Place, retry_after: Ms, now: Ms) -> Result<Reply, Fault> {
+        Ok(match self.standing(lock, place, now)? {
+            Reply::Waiting { position, .. } => Reply::Waiting { position, retry_after },
+            other => other,
+        })
+    }
+
     fn standing(&mut self, lock: &Name, place: Place, now: Ms) -> Result<Reply, Fault> {
         let open = self.ledger.open(lock)?;
         let reply = engine::standing(open.lock, lock, place, now).unwrap_or(Reply::Cancelled);
@@ -268,7 +343,6 @@ impl<S: Storage> Service<S> {
     }
 
     fn list(&mut self, list: &List, now: Ms, turn: &mut Turn) -> Result<(Vec<Summary>, Option<Name>), Fault> {
-        self.ledger.flush(now)?;
         let count = list.page_size.value() as usize;
         let names = self.ledger.names(&list.prefix, list.cursor.as_ref(), count)?;
         let mut locks = Vec::with_capacity(names.len());

@@ -22,6 +22,9 @@ const CANCEL_MS: Ms = 1_000;
 /// How long an acquire keeps trying to reach a store that does not answer.
 const UNREACHABLE_MS: Ms = 15_000;
 
+/// The same for one that is not to wait.
+const UNREACHABLE_TRY_MS: Ms = 3_000;
+
 /// Unanswered commands whose late answers are still of use.
 const FLIGHTS: usize = 8;
 
@@ -314,7 +317,15 @@ impl Session {
 
     /// Reports the store's answer to what was sent under `number`.
     pub fn heard(&mut self, number: u32, heard: Heard, now: Ms) {
+        let was_awaited = self.awaited == Some(number);
         let Some(flight) = self.land(number) else { return };
+        if !self.phase.expects(heard) {
+            // No answer to what was asked, and so none.
+            if was_awaited {
+                self.retry(Failure::Unknown, now, 1.0);
+            }
+            return;
+        }
         self.failures = 0;
         self.failing_since = None;
         match (&mut self.phase, heard) {
@@ -325,7 +336,11 @@ impl Session {
             (Phase::Asking(asking), Heard::Held { retry_after } | Heard::Waiting { retry_after }) => {
                 match asking.patience {
                     Patience::None => self.phase = Phase::Over(End::Held),
-                    Patience::For(_) | Patience::Unlimited => asking.next_at = now.saturating_add(retry_after),
+                    // Not at once, whatever the store says, when it has not let the ask wait.
+                    Patience::For(_) | Patience::Unlimited => {
+                        let earliest = flight.sent_at.saturating_add(BACKOFF_MS);
+                        asking.next_at = now.saturating_add(retry_after).max(earliest);
+                    }
                 }
             }
             // The ask was granted and ended while its answers were lost. Who never heard of a lease has lost none.
@@ -337,26 +352,21 @@ impl Session {
                     }
                 }
             },
-            (Phase::Asking(_), Heard::Renewed { .. } | Heard::Released | Heard::Cancelled) => {
-                self.phase = Phase::Over(End::GivenUp)
-            }
-            (Phase::Cancelling { end, .. }, Heard::Cancelled | Heard::Lost(_) | Heard::Released) => {
-                self.phase = Phase::Over(*end)
-            }
+            (Phase::Asking(_), Heard::Cancelled) => self.phase = Phase::Over(End::GivenUp),
+            (Phase::Cancelling { end, .. }, Heard::Cancelled | Heard::Lost(_)) => self.phase = Phase::Over(*end),
             (Phase::Cancelling { end, .. }, Heard::Granted { grant, .. }) => {
                 self.phase = Phase::Releasing { fence: grant.fence, next_at: now, end: Some(*end) };
             }
-            (Phase::Cancelling { .. }, Heard::Held { .. } | Heard::Waiting { .. } | Heard::Renewed { .. }) => {}
             (Phase::Holding(_), Heard::Renewed { grant } | Heard::Granted { grant, .. }) => {
                 self.hold(grant, flight.sent_at, now)
             }
             (Phase::Holding(_), Heard::Lost(reason)) => self.phase = Phase::Over(End::Lost(reason)),
-            (Phase::Holding(_), Heard::Held { .. } | Heard::Waiting { .. } | Heard::Released | Heard::Cancelled) => {}
             (Phase::Releasing { end, .. }, Heard::Released) => self.phase = Phase::Over(end.unwrap_or(End::Released)),
             (Phase::Releasing { end, .. }, Heard::Lost(reason)) => {
                 self.phase = Phase::Over(end.unwrap_or(End::Lost(reason)))
             }
-            (Phase::Releasing { .. }, _) | (Phase::Unconfirmed { .. }, _) | (Phase::Over(_), _) => {}
+            // Not expected, and dealt with above.
+            _ => {}
         }
     }
 
@@ -383,6 +393,18 @@ impl Session {
         }
     }
 
+    /// Reports that something the store said without having been asked may not have arrived, as when what it comes by
+    /// was broken and is there again: who waits asks again at once, and who renews anyway renews now.
+    pub fn missed(&mut self, now: Ms) {
+        let is_free = self.awaited.is_none();
+        match &mut self.phase {
+            Phase::Asking(asking) if is_free && asking.first_sent_at.is_some() => asking.next_at = now,
+            Phase::Holding(held) if is_free && self.renewal != Renewal::Manual => held.renew_at = Some(now),
+            Phase::Asking(_) | Phase::Cancelling { .. } | Phase::Holding(_) => {}
+            Phase::Releasing { .. } | Phase::Unconfirmed { .. } | Phase::Over(_) => {}
+        }
+    }
+
     /// Reports that what was sent under `number` was not answered, or refused.
     pub fn failed(&mut self, number: u32, failure: Failure, now: Ms, dice: f64) {
         let was_awaited = self.awaited == Some(number);
@@ -404,7 +426,7 @@ impl Session {
         let is_final = failure == Failure::Final;
         match &mut self.phase {
             Phase::Asking(_) if is_final => self.phase = Phase::Over(End::Failed),
-            Phase::Asking(_) if lasted >= UNREACHABLE_MS => self.give_up_with(End::Failed, now),
+            Phase::Asking(asking) if lasted >= asking.bears() => self.give_up_with(End::Failed, now),
             Phase::Asking(asking) => asking.next_at = again_at,
             // Attached, and never heard of.
             Phase::Holding(held) if held.deadline == 0 && (is_final || lasted >= UNREACHABLE_MS) => {
@@ -556,6 +578,18 @@ impl Session {
 }
 
 impl Phase {
+    /// Whether the store can have answered that to what is sent in this phase.
+    fn expects(&self, heard: Heard) -> bool {
+        match heard {
+            Heard::Lost(_) => true,
+            Heard::Granted { .. } => matches!(self, Phase::Asking(_) | Phase::Cancelling { .. } | Phase::Holding(_)),
+            Heard::Held { .. } | Heard::Waiting { .. } => matches!(self, Phase::Asking(_)),
+            Heard::Renewed { .. } => matches!(self, Phase::Holding(_)),
+            Heard::Released => matches!(self, Phase::Releasing { .. }),
+            Heard::Cancelled => matches!(self, Phase::Asking(_) | Phase::Cancelling { .. }),
+        }
+    }
+
     /// The instant at which the next step differs, if nothing is heard.
     fn next_change(&self) -> Option<Ms> {
         match self {
@@ -602,6 +636,14 @@ impl Phase {
 }
 
 impl Asking {
+    /// How long it keeps trying to reach a store that does not answer.
+    fn bears(&self) -> Ms {
+        match self.patience {
+            Patience::None => UNREACHABLE_TRY_MS,
+            Patience::For(_) | Patience::Unlimited => UNREACHABLE_MS,
+        }
+    }
+
     fn wait(&self, now: Ms) -> Wait {
         let length = match (self.patience, self.deadline) {
             (Patience::None, _) => 0,

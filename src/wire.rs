@@ -357,9 +357,14 @@ pub fn reply(reply: &Reply, space: &str) -> (u16, Json) {
     }
 }
 
-/// Problem details (RFC 9457) of a refusal.
-pub fn problem(refusal: &Refusal) -> (u16, Json) {
-    let (status, code, title) = match refusal {
+/// What programs tell refusals apart by.
+pub fn code(refusal: &Refusal) -> &'static str {
+    heading(refusal).1
+}
+
+/// HTTP status, code and title.
+fn heading(refusal: &Refusal) -> (u16, &'static str, &'static str) {
+    match refusal {
         Refusal::Invalid { .. } => (400, "invalid_argument", "A field is missing or wrong"),
         Refusal::LimitMismatch => (409, "limit_mismatch", "The lock is in use with another limit"),
         Refusal::QueueFull => (429, "queue_full", "Too many wait for this lock"),
@@ -370,15 +375,36 @@ pub fn problem(refusal: &Refusal) -> (u16, Json) {
         Refusal::UnsupportedMediaType => (415, "unsupported_media_type", "The body is not application/json"),
         Refusal::UpgradeRequired => (426, "upgrade_required", "This address opens a WebSocket"),
         Refusal::NeedsSocket => (400, "needs_socket", "Changes are told over a WebSocket only"),
+        Refusal::AddressTooLong => (414, "too_large", "The address is too long"),
+        Refusal::HeadersTooLarge => (431, "too_large", "The headers are too large"),
+        Refusal::TooSlow => (408, "too_slow", "The body did not come in time"),
+        Refusal::SpaceFull => (429, "space_full", "The space has as many locks as it may"),
+        Refusal::TooMany => (429, "too_many_requests", "Too much was asked at once or too often"),
+        Refusal::Unauthorized => (401, "unauthorized", "A key is needed that this service knows"),
+        Refusal::Forbidden { .. } => (403, "forbidden", "The key does not have the right to do that"),
+        Refusal::ForeignOrigin => (403, "forbidden", "The origin of the web page is not on the list"),
+        Refusal::Misconfigured => (503, "unavailable", "This service lets nobody in: its settings cannot be read"),
         Refusal::NotConfigured => (503, "unavailable", "This service has no keys and so lets nobody in"),
-    };
+    }
+}
+
+/// Problem details (RFC 9457) of a refusal.
+pub fn problem(refusal: &Refusal) -> (u16, Json) {
+    let (status, code, title) = heading(refusal);
     let detail = match refusal {
         Refusal::Invalid { field, expected } => format!("{field} must be {expected}"),
         Refusal::TooLarge { expected } => format!("it must be {expected}"),
         Refusal::LimitMismatch => {
             "ask with the limit that the holders and waiters have, or wait until they are gone".into()
         }
-        Refusal::QueueFull => "try again later".into(),
+        Refusal::QueueFull | Refusal::TooMany => "try again later".into(),
+        Refusal::SpaceFull => "try again when locks have come free: those in use go on".into(),
+        Refusal::AddressTooLong | Refusal::HeadersTooLarge => "they must be at most 16384 bytes".into(),
+        Refusal::TooSlow => "send it within 10 seconds".into(),
+        Refusal::Unauthorized => "send Authorization: Bearer and a key".into(),
+        Refusal::Forbidden { right } => format!("it takes the right \"{right}\" in this space"),
+        Refusal::ForeignOrigin => "it must be one of LEASEHOLD_ORIGINS".into(),
+        Refusal::Misconfigured => "its log says which of them, and what is wrong".into(),
         Refusal::Unavailable => "repeat the request as it is: whether it took effect is unknown".into(),
         Refusal::NotFound => "see /openapi.json for what there is".into(),
         Refusal::UpgradeRequired => "ask for it with Upgrade: websocket".into(),
@@ -398,6 +424,9 @@ pub fn problem(refusal: &Refusal) -> (u16, Json) {
     ];
     if let Refusal::Invalid { field, .. } = refusal {
         members.push(("field", string(field)));
+    }
+    if let Refusal::Forbidden { right } = refusal {
+        members.push(("right", string(right)));
     }
     (status, object(members))
 }
@@ -519,6 +548,13 @@ pub fn heard(json: &Json) -> Option<Heard> {
         "cancelled" => Heard::Cancelled,
         _ => return None,
     })
+}
+
+/// Reads a push that is meant for whoever asks under `request_id`, or holds `fence`; `None` where it is not.
+pub fn told(push: &Json, request_id: Option<&RequestId>, fence: Option<Fence>) -> Option<Heard> {
+    let is_of_ask = request_id.is_some_and(|id| member(push, "requestId").and_then(text_of) == Some(id.as_str()));
+    let is_of_lease = fence.is_some_and(|fence| length(push, "fence") == Some(fence.value()));
+    if is_of_ask || is_of_lease { heard(push) } else { None }
 }
 
 fn grant(lease: &Json) -> Option<Grant> {

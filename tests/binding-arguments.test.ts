@@ -197,7 +197,34 @@ test("a client refuses what it is set up with", async () => {
     await refuses("key", () => new Leasehold("https://locks.example.com", { key } as object));
   }
   await refuses("fetch", () => new Leasehold("https://locks.example.com", { fetch: 1 } as object));
+  for (const WebSocket of [1, "ws", {}, null, true]) {
+    await refuses("WebSocket", () => new Leasehold("http://localhost", { WebSocket } as object));
+  }
   await refuses("now", () => memoryStore({ now: 1 } as object));
+});
+
+test("watch, elect, requestAll and query refuse what is bad", async () => {
+  for (const prefix of ["x".repeat(513), "\ud800", 1, null, {}]) {
+    await refuses("prefix", () => locks.watch({ prefix } as object));
+  }
+  const bySpace = new Leasehold(store.target, { space: (name) => name });
+  await refuses("space", () => bySpace.watch());
+  await refuses("space", () => bySpace.query());
+  await refuses("prefixes", () => locks.watch({ prefixes: "a" } as object));
+  for (const signal of [null, {}, 1]) {
+    await refuses("signal", () => locks.watch({ signal } as object));
+    await refuses("signal", () => locks.elect("a", { signal } as object, () => {}));
+  }
+  await refuses("options", () => locks.elect("a", undefined as never, () => {}));
+  await refuses("ttlMs", () => locks.elect("a", { ttlMs: 1 }, () => {}));
+  for (const names of ["a", null, undefined, {}, 1]) {
+    await refuses("names", () => locks.requestAll(names as never, () => {}));
+  }
+  await refuses("waitMs", () => locks.requestAll(["a"], { waitMs: -1 }, () => {}));
+  await refuses("lock", () => locks.requestAll([""], () => {}));
+  await assert.rejects(locks.requestAll(["a"], undefined as never), TypeError);
+  await assert.rejects(locks.requestAll([], undefined as never), TypeError);
+  await assert.rejects(locks.elect("a", {}, undefined as never), TypeError);
 });
 
 test("a distributed lock refuses what it is set up with", async () => {

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { test } from "node:test";
+import { Workerd } from "./support/workerd.ts";
 
 /** Runs a program that has what it needs of the package; gives its exit code and what it printed. */
 async function runs(
@@ -64,6 +65,27 @@ test("who awaits a lock, its time-out, or an unreachable store, gets an answer a
     await lost.acquire("a", { waitMs: 300 }).catch((error) => console.log(error.code));
   `);
   assert.deepEqual([code, printed], [0, "timeout\ntrue\ntimeout\n"]);
+});
+
+test("an open socket keeps no process alive, and who awaits an answer over it gets one", async () => {
+  await using workerd = await Workerd.start();
+  const { code, printed, tookMs } = await runs(`
+    const locks = new Leasehold("${workerd.url}");
+    const lease = await locks.acquire("a");
+    console.log((await locks.inspect("a")).holders.length, await locks.tryAcquire("a"));
+    await locks.acquire("a", { waitMs: 300 }).catch((error) => console.log(error.code));
+    const changes = locks.watch();
+    console.log((await changes.next()).value.change);
+    setTimeout(() => lease.release(), 300).unref();
+    console.log((await changes.next()).value.change);
+    const held = await locks.acquire("b");
+    console.log(held.held);
+  `);
+  assert.deepEqual(
+    [code, printed.split("\n")],
+    [0, ["1 null", "timeout", "present", "released", "true", ""]],
+  );
+  assert.ok(tookMs < 5_000, `${tookMs} ms`);
 });
 
 // redis-semaphore#199, #24; node-redlock#283; azure-webjobs#2839

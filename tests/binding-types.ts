@@ -21,7 +21,33 @@ export async function compiles(locks: Leasehold, error: LeaseError): Promise<unk
   await using classic = new DistributedLock(locks, "a", { blocking: true, renewEveryMs: 100 });
   const released: "released" | "lost" = (await lease.release()).status;
   const field: string | undefined = error.field;
-  return [maybe, fence, name, none, mode, inner, classic, released, field];
+  for await (const change of locks.watch({ prefix: "a" })) {
+    if (change.change !== "reset") return [change.lock, change.holders, change.fence];
+  }
+  const sum: number = await locks.requestAll(
+    ["a", "b"],
+    { waitMs: 9 },
+    ([a, b]) => a!.fence + b!.fence,
+  );
+  const { held, pending } = await locks.query();
+  const manager: Pick<LockManager, "query"> = locks;
+  void locks.elect("a", { info: { host: "one" } }, async (term) => term.signal.throwIfAborted());
+  new Leasehold("https://locks.example.com", { key: "k", WebSocket });
+  return [
+    sum,
+    held[0]?.clientId,
+    pending,
+    manager,
+    maybe,
+    fence,
+    name,
+    none,
+    mode,
+    inner,
+    classic,
+    released,
+    field,
+  ];
 }
 
 export async function doesNotCompile(locks: Leasehold): Promise<void> {

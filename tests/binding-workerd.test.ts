@@ -1,4 +1,4 @@
-// The client over HTTP, against a lease store on workerd; also from several processes.
+// The client over a socket and over HTTP, against a lease store on workerd; also from several processes.
 import assert from "node:assert/strict";
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { after, before, test } from "node:test";
 import { Leasehold } from "leasehold";
-import { cases, rejectsWith, sleep, until } from "./support/cases.ts";
+import { cases, rejectsWith, sleep, until, watching } from "./support/cases.ts";
 import { Workerd } from "./support/workerd.ts";
 
 let workerd: Workerd;
@@ -23,7 +23,18 @@ const world = {
   name: () => `lock ${++names}`,
 };
 
-for (const [title, run] of Object.entries(cases)) test(`over HTTP: ${title}`, () => run(world));
+const overHttp = {
+  ...world,
+  client: (options = {}) => world.client({ WebSocket: false, ...options }),
+};
+
+for (const [title, run] of Object.entries(cases)) {
+  test(`over a socket: ${title}`, () => run(world));
+  test(`over HTTP: ${title}`, () => run(overHttp));
+}
+for (const [title, run] of Object.entries(watching)) {
+  test(`over a socket: ${title}`, () => run(world));
+}
 
 test("what the store refuses over HTTP has its code", async () => {
   await using closed = await Workerd.start({ variables: {} });

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Leasehold, memoryStore } from "leasehold";
-import { cases, sleep, until } from "./support/cases.ts";
+import { cases, sleep, until, watching } from "./support/cases.ts";
 
 const store = memoryStore();
 let names = 0;
@@ -11,7 +11,7 @@ const world = {
   name: () => `lock ${++names}`,
 };
 
-for (const [title, run] of Object.entries(cases)) test(title, () => run(world));
+for (const [title, run] of Object.entries({ ...cases, ...watching })) test(title, () => run(world));
 
 test("two stores know nothing of each other, and clients of one share it", async () => {
   const one = await new Leasehold(memoryStore()).acquire("a", { waitMs: 0 });

@@ -239,6 +239,31 @@ fn a_lease_that_was_waited_for_is_claimed_at_once() {
     assert_eq!(holder.waits(), Some(holder.now + TTL - margin(TTL)));
 }
 
+/// redisson#3891, #5762: a missed wake-up meant waiting for ever.
+#[test]
+fn who_may_have_missed_what_the_store_says_unasked_asks_at_once() {
+    let mut holder = Holder::new(Patience::Unlimited, Renewal::Auto);
+    let (number, ask) = holder.sends();
+    // Nothing is sent twice while an answer is awaited.
+    holder.session.missed(holder.now);
+    assert!(matches!(holder.step(), Step::Wait { .. }));
+    holder.hears(number, Heard::Waiting { retry_after: 25_000 });
+    assert_eq!(holder.waits(), Some(holder.now + 25_000));
+    holder.now += 100;
+    holder.session.missed(holder.now);
+    let (number, again) = holder.sends();
+    assert_eq!(ask, again);
+    holder.hears(number, granted(TTL, 50));
+    assert!(matches!(holder.step(), Step::Wait { .. }));
+    holder.session.missed(holder.now);
+    let (number, command) = holder.sends();
+    assert!(matches!(command, Command::Renew(_)));
+    holder.hears(number, renewed());
+    holder.session.set_renewal(Renewal::Manual, holder.now);
+    holder.session.missed(holder.now);
+    assert!(matches!(holder.step(), Step::Wait { .. }), "who does not renew by itself does not because of this");
+}
+
 /// A loop that is started as soon as the lease is had put its claim off beyond the window.
 #[test]
 fn a_claim_is_not_put_off_by_another_renewal() {
@@ -415,4 +440,24 @@ fn the_margin_is_less_than_the_lease() {
     for length in [1, 2, 9, 10, 50, 250, 5_000, 30_000, 86_400_000] {
         assert!(margin(length) < length, "{length}");
     }
+}
+
+/// A server that answers `waiting` to whatever it is asked, at once, is not asked again and again without a pause.
+#[test]
+fn a_store_that_answers_nonsense_is_not_flooded_and_does_not_hold_up_the_deadline() {
+    let Holder { mut session, mut now } = Holder::new(Patience::For(1_000), Renewal::Auto);
+    let mut sent = 0;
+    while now < 20_000 && !matches!(session.status(), Status::Over(_)) {
+        match session.step(now, 0.5) {
+            Step::Send { number, .. } => {
+                sent += 1;
+                session.heard(number, Heard::Waiting { retry_after: 0 }, now);
+            }
+            Step::Wait { until } => now = until.unwrap_or(now + 1_000).max(now + 1),
+            Step::Over => break,
+        }
+    }
+    assert_eq!(session.status(), Status::Over(End::TimedOut));
+    assert!(now < 8_000, "it took {now} ms");
+    assert!(sent < 60, "it was asked {sent} times");
 }

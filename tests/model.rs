@@ -337,7 +337,7 @@ impl World {
             println!("\nat {} ms: {:?}, closed {closed:?}", self.host_now, calls);
             println!("  engine {actual:?}\n  model  {:?} {:?}", expected.answers, expected.pushes);
         }
-        let Turn { mut answers, mut pushes, wake_in, ring_in, due_in } = actual;
+        let Turn { mut answers, mut pushes, wake_in, ring_in, due_in, .. } = actual;
         let due_in = ring_in.into_iter().chain(due_in).min();
         self.compare_answers(expected.answers, &mut answers);
         self.compare_pushes(expected.pushes, &mut pushes);

@@ -193,6 +193,24 @@ test("alarms never fire: an expired holder is still succeeded while someone asks
   );
 });
 
+// cloudflare-docs#18324
+test("an alarm that stuck in the past is armed again by the next event", async () => {
+  await using workerd = await Workerd.start({ className: "ByHand" });
+  const store = new Store(workerd);
+  const nowMs = 1_700_000_000_000;
+  const alarms = async () => (await store.call("countWritten")).alarms;
+  const acquire = (afterMs: number, lock: string) =>
+    store.call("turn", nowMs + afterMs, [[1, "acquire", lock, ask({ ttlMs: 60_000 })]]);
+  await acquire(0, "a");
+  await until(async () => (await alarms()) === 1, 5_000);
+  // It should have rung and may still do so: nothing is done.
+  await acquire(80_000, "b");
+  await sleep(1_200);
+  assert.equal(await alarms(), 1);
+  await acquire(100_000, "c");
+  await until(async () => (await alarms()) === 2, 5_000);
+});
+
 test("an idle space with held leases has no timer: the object goes to sleep, and wakes with its leases", async () => {
   await using workerd = await Workerd.start();
   const store = new Store(workerd);
@@ -213,7 +231,9 @@ test("a vanished holder is cleaned up by an alarm that nobody has to wait for", 
   await store.call("ring");
   assert.deepEqual((await store.call("rows")).entries, []);
   // Rung by the runtime itself, also after a restart.
+  await workerd.restart();
   await store.hold("last", { ttlMs: 50 });
+  await until(async () => (await store.call("countWritten")).alarms === 1, 5_000);
   await workerd.restart();
   await until(async () => (await store.call("rows")).entries.length === 0, 65_000);
 });

@@ -165,6 +165,49 @@ fn what_comes_and_goes_in_one_turn_is_never_written() {
 
 /// redisson#4462, #2045: permits were lost after a crash.
 #[test]
+fn a_list_among_writes_sees_them_and_costs_no_commit_of_its_own() {
+    let rows = Rows::default();
+    let mut store = Store::over(rows.clone(), 0);
+    let lease = store.granted(try_acquire("a", "me"));
+    let mut store = Store::over(rows.clone(), 0);
+    let list = || Request::List(List { prefix: String::new(), cursor: None, page_size: PageSize::DEFAULT });
+    let before = rows.commits();
+    let calls =
+        [try_acquire("b", "me"), list(), release("a", "me", lease.fence), list(), try_acquire("c", "me"), list()];
+    let turn = store.turn(calls.into_iter().map(|call| (None, call)).collect(), &[]);
+    let listed = turn.answers.iter().filter_map(|(_, reply)| match reply {
+        Reply::Listed { locks, .. } => {
+            Some(locks.iter().map(|summary| summary.lock.as_str()).collect::<Vec<_>>().join(" "))
+        }
+        _ => None,
+    });
+    assert_eq!(listed.collect::<Vec<_>>(), ["a b", "b", "b c"]);
+    assert_eq!(rows.commits() - before, 1);
+}
+
+/// A start reads whole locks, and ends when it has read all, whatever falls on the edge of a page.
+#[test]
+fn a_queue_longer_than_a_page_is_read_whole_at_the_start() {
+    for waiters in [1, 510, 511, 512, 513, 2_000] {
+        let rows = Rows::default();
+        let mut store = Store::over(rows.clone(), 0);
+        let asks = (0..waiters).map(|at| (None, wait_for("long", &format!("waiter {at}"))));
+        store.turn(std::iter::once((None, try_acquire("long", "holder"))).chain(asks).collect(), &[]);
+        store.turn(vec![(None, try_acquire("zebra", "a"))], &[]);
+        let mut store = Store::over(rows, 0);
+        let mut turns = 1;
+        while store.tick().due_in == Some(100) {
+            turns += 1;
+        }
+        assert!(turns <= 3, "{waiters} waiters took {turns} turns");
+        assert_eq!(store.turn(Vec::new(), &[]).ring_in.is_some(), waiters > 0);
+        let page = Request::List(List { prefix: String::new(), cursor: None, page_size: PageSize::DEFAULT });
+        let Reply::Listed { locks, .. } = store.reply(page) else { panic!("it is a list") };
+        assert_eq!(locks.iter().map(|summary| summary.queue).collect::<Vec<_>>(), [waiters, 0]);
+    }
+}
+
+#[test]
 fn fifty_contend_for_five_permits_and_crash() {
     let mut store = Store::in_memory();
     let permit = |who: &str, wait| {
@@ -375,6 +418,34 @@ fn a_waiter_of_a_socket_is_found_after_a_restart() {
     store.turn(Vec::new(), &[Connection(1)]);
     let (_, turn) = store.ask(None, release("lock", "holder", lease.fence));
     assert_eq!(grants(&turn), [(Connection(2), "request of b".to_owned())]);
+}
+
+#[test]
+fn the_waiters_of_a_socket_that_was_cut_off_keep_their_places_for_the_grace() {
+    let mut store = Store::in_memory();
+    let lease = store.granted(try_acquire("lock", "holder"));
+    store.ask(Some(Connection(1)), wait_for("lock", "a"));
+    store.ask(Some(Connection(2)), wait_for("lock", "b"));
+    store.ask(Some(Connection(3)), wait_for("lock", "c"));
+    store.service.cut_off(Connection(1));
+    store.service.cut_off(Connection(2));
+    store.tick();
+    store.now += 4_000;
+    // Back in time, by another way.
+    store.ask(Some(Connection(4)), wait_for("lock", "b"));
+    store.now += 1_000;
+    let (_, turn) = store.ask(None, release("lock", "holder", lease.fence));
+    assert_eq!(grants(&turn), [(Connection(4), "request of b".to_owned())]);
+}
+
+#[test]
+fn a_watcher_is_told_in_time_of_a_lease_that_ends_by_itself() {
+    let mut store = Store::in_memory();
+    store.ask(None, try_acquire("lock", "a"));
+    assert_eq!(store.tick().ring_in, None);
+    let (_, turn) = store.ask(Some(Connection(1)), Request::Watch(Watch { prefix: String::new() }));
+    assert_eq!(turn.ring_in, turn.due_in);
+    assert!(turn.ring_in.is_some());
 }
 
 #[test]

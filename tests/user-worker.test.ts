@@ -8,7 +8,7 @@ import { join, resolve } from "node:path";
 import { after, before, test } from "node:test";
 import { promisify } from "node:util";
 import { Leasehold } from "leasehold";
-import { cases, sleep } from "./support/cases.ts";
+import { cases, sleep, waiting, watching } from "./support/cases.ts";
 
 const root = resolve(import.meta.dirname, "..");
 const run = promisify(execFile);
@@ -67,7 +67,8 @@ test("the same Worker serves its leases over HTTP", async () => {
 });
 
 for (const over of ["stub", "service", "memory"]) {
-  for (const title of Object.keys(cases)) {
+  const long = over === "stub" ? waiting : {};
+  for (const title of Object.keys({ ...cases, ...watching, ...long })) {
     test(`in workerd, over ${over}: ${title}`, async () => {
       const response = await fetch(`${url}/cases?${new URLSearchParams({ over, title })}`);
       assert.equal(await response.text(), "passed");

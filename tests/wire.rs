@@ -4,8 +4,8 @@
 mod support;
 
 use leasehold::command::{
-    Acquire, Cancel, Command, Entrance, Holder, Lease, Lost, Refusal, Release, Renew, Reply, Request, Revoke, Summary,
-    Terms, Waiter,
+    Acquire, Cancel, Command, Entrance, Holder, Lease, Lost, Push, Refusal, Release, Renew, Reply, Request, Revoke,
+    Summary, Terms, Waiter,
 };
 use leasehold::json::Json;
 use leasehold::session::{Grant, Heard};
@@ -63,6 +63,28 @@ fn refused_field(result: Result<Request, Refusal>) -> String {
         Err(Refusal::Invalid { field, .. }) => field,
         other => panic!("not refused: {other:?}"),
     }
+}
+
+#[test]
+fn a_push_is_for_whoever_asks_under_its_request_id_or_holds_its_fence() {
+    let lease = Lease {
+        lock: Name::new("lock").unwrap(),
+        token: Token::new("t").unwrap(),
+        fence: Fence::new(7.0).unwrap(),
+        mode: Mode::Exclusive,
+        ttl: Ttl::DEFAULT,
+        expires_in: 5_000,
+        expires_at: 9_000,
+    };
+    let mine = RequestId::new("mine").unwrap();
+    let granted = Push::Granted { request_id: mine.clone(), lease: lease.clone(), waited: 3 };
+    let granted = wire::push(&granted, "space");
+    assert!(matches!(wire::told(&granted, Some(&mine), None), Some(Heard::Granted { waited: 3, .. })));
+    assert_eq!(wire::told(&granted, Some(&RequestId::new("another").unwrap()), Some(lease.fence)), None);
+    let ended = Push::Ended { lock: lease.lock, fence: lease.fence, reason: Lost::Stolen };
+    let ended = wire::push(&ended, "space");
+    assert_eq!(wire::told(&ended, None, Some(lease.fence)), Some(Heard::Lost(Lost::Stolen)));
+    assert_eq!(wire::told(&ended, Some(&mine), Fence::new(8.0).ok()), None);
 }
 
 #[test]

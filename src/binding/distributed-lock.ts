@@ -49,6 +49,9 @@ export class DistributedLock {
       renewEveryMs,
       ...terms
     } = checked(options);
+    if (typeof (locks as Leasehold | undefined)?.acquire !== "function") {
+      throw invalid("locks", "a Leasehold");
+    }
     this.name = name;
     this.token = token;
     this.#locks = locks;

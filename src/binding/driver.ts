@@ -1,14 +1,17 @@
 // Drives the holder's machine, which is Rust: sends what it says, hands it what came of that, and wakes
 // it when it wants to be woken. Nothing is decided here.
-import { type Carrier, NoAnswer } from "./carrier.ts";
+import { type Carrier, NoAnswer, type Push } from "./carrier.ts";
 import { type Clock, monotonic, Timer } from "./clock.ts";
 import { enter, instance, Session, Status } from "./core.ts";
+import type { Desk } from "./desk.ts";
 import { errorOf, isProblem, LeaseError, lost, unavailable } from "./errors.ts";
 import type { Holder, LostReason, Mode, Released } from "./types.ts";
 
 /** Where a session's commands go. */
 export interface Line {
   readonly carrier: Carrier;
+  /** Where what it is told without having asked comes from. */
+  readonly desk: Desk;
   readonly space: string;
   readonly lock: string;
 }
@@ -43,6 +46,8 @@ export class Driver {
   #status: Status = Status.Asking;
   #reason: LostReason = "unknown";
   #lastNumber = 0;
+  /** What it expects to be told of: its requestId, and its fence. */
+  readonly #expected = new Set<string | number>();
   /** What went wrong last, for whoever has to be told something. */
   #error: LeaseError | undefined;
   #reply: Reply = {};
@@ -114,6 +119,25 @@ export class Driver {
     return promise;
   }
 
+  /** Hears what the store says without having been asked. */
+  hearPush(push: Push): void {
+    if (!this.#enter((session, now) => session.told(push, now))) return;
+    this.#reply = push as Reply;
+    this.#pump();
+  }
+
+  /** Such a thing may have been missed. */
+  missed(): void {
+    this.#enter((session, now) => session.missed(now));
+    this.#pump();
+  }
+
+  #expect(which: string | number): void {
+    if (this.#expected.has(which)) return;
+    this.#expected.add(which);
+    this.line.desk.expect(this.line.space, this.line.lock, which, this);
+  }
+
   /** Does what is due, and sets the timer for what comes next. */
   #pump(): void {
     let step: unknown;
@@ -136,8 +160,9 @@ export class Driver {
 
   #send(number: number, op: string, fields: Record<string, unknown>): void {
     this.#lastNumber = number;
-    const { carrier, space, lock } = this.line;
-    const call = { space, op, lock, fields, signal: this.#calls.signal };
+    const { carrier, desk, space, lock } = this.line;
+    if (op === "acquire") this.#expect(fields["requestId"] as string);
+    const call = { space, op, lock, fields, signal: this.#calls.signal, listener: desk };
     carrier.call(call).then(
       (reply) => this.#hear(number, reply),
       (error: unknown) => this.#miss(number, error),
@@ -178,6 +203,7 @@ export class Driver {
       this.fence = session.fence ?? this.fence;
       this.expiresAt = session.expiresAt ?? this.expiresAt;
     });
+    if (this.fence > 0) this.#expect(this.fence);
     this.mode = this.#reply.lease?.mode ?? this.mode;
     if (this.#status !== before || this.#release) this.#tell(before);
   }
@@ -271,6 +297,8 @@ export class Driver {
   #end(): void {
     this.#timer.clear();
     this.#calls.abort();
+    const { desk, space, lock } = this.line;
+    for (const which of this.#expected) desk.forget(space, lock, which, this);
     this.#session?.free();
     this.#session = undefined;
     const { onOver } = this;

@@ -110,6 +110,21 @@ impl Session {
         heard.is_some()
     }
 
+    /// Reports what the store says without having been asked. False where it is not meant for this session.
+    pub fn told(&mut self, push: JsValue, now: f64) -> bool {
+        let (request_id, fence) = (self.session.request_id(), self.session.grant().map(|grant| grant.fence));
+        let heard = read(&push).ok().and_then(|push| wire::told(&push, request_id, fence));
+        if let Some(heard) = heard {
+            self.session.told(heard, instant(now));
+        }
+        heard.is_some()
+    }
+
+    /// Reports that what the store says without having been asked may not have arrived.
+    pub fn missed(&mut self, now: f64) {
+        self.session.missed(instant(now));
+    }
+
     /// Reports that what was sent under `number` brought no reply, and whether asking again is of no use.
     pub fn failed(&mut self, number: u32, is_final: bool, now: f64, dice: f64) {
         let failure = if is_final { Failure::Final } else { Failure::Unknown };

@@ -10,17 +10,20 @@ import type { Mode, Released } from "./types.ts";
 export class Lease {
   /** The name of the lock. */
   readonly lock: string;
-  /** Aborts once, when the lease is lost, with a LeaseError of the code `lost`; not when it is released. */
+  /**
+   * Aborts once, when the lease is lost, with a LeaseError of the code `lost`; not when it is released. That of a term
+   * also aborts, with its reason, when the signal of the election does.
+   */
   readonly signal: AbortSignal;
   readonly #driver: Driver;
+  readonly #controller = new AbortController();
 
   /** @internal */
   constructor(driver: Driver) {
-    const controller = new AbortController();
     this.lock = driver.line.lock;
-    this.signal = controller.signal;
+    this.signal = this.#controller.signal;
     this.#driver = driver;
-    driver.onLost = (error) => controller.abort(error);
+    driver.onLost = (error) => this.#controller.abort(error);
   }
 
   /** The name of the lock, as the Web Locks API calls it. */
@@ -92,6 +95,11 @@ export class Lease {
   /** Releases. Never rejects: what could not be given back expires. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.release().catch(() => {});
+  }
+
+  /** Tells whoever uses it to come to an end. @internal */
+  stepDown(reason: unknown): void {
+    this.#controller.abort(reason);
   }
 
   /** From now on renews every so many ms; 0: no more. @internal */

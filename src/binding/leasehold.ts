@@ -1,51 +1,55 @@
 // The client.
 import { type Carrier, NoAnswer } from "./carrier.ts";
 import { enter, mint } from "./core.ts";
+import { Timer } from "./clock.ts";
+import { Desk } from "./desk.ts";
 import { Driver, type Line } from "./driver.ts";
+import { elected } from "./elect.ts";
 import { errorOf, invalid, isProblem, LeaseError, unavailable } from "./errors.ts";
-import { HttpCarrier } from "./http.ts";
 import { Lease } from "./lease.ts";
-import type { MemoryStore } from "./memory.ts";
 import { checked, fieldsOf, scalar } from "./plain.ts";
-import { StubCarrier } from "./stub.ts";
+import { snapshot } from "./query.ts";
+import { requested } from "./request-all.ts";
+import { type Target, carrierTo } from "./target.ts";
 import type {
   AcquireOptions,
   AttachOptions,
-  Fetch,
+  Change,
+  ElectOptions,
   Inspection,
   LeaseholdOptions,
-  LeaseNamespace,
   Listing,
   ListOptions,
+  LockManagerSnapshot,
   RequestOptions,
   RevokeOptions,
-  ServiceBinding,
+  WatchOptions,
 } from "./types.ts";
+import { type Answered, Watcher } from "./watch.ts";
 import { asked, holding, isSignal } from "./web-locks.ts";
 
-/**
- * Where the leases are: a Durable Object namespace, a service binding or the URL of a Worker that serves
- * them over HTTP, or a store in this process.
- */
-export type Target = LeaseNamespace | ServiceBinding | string | URL | MemoryStore;
+export type { Target };
 
 /** How often a question that changes nothing is asked, and how far apart at least, ms. */
 const ATTEMPTS = 3;
 const PAUSE_MS = 100;
 
+/** A question that is not answered by then is not any more, ms. */
+const ANSWER_MS = 10_000;
+
 /** A client of a lease store. */
 export class Leasehold {
   readonly #carrier: Carrier;
   readonly #space: string | ((lock: string) => string);
-  readonly #live = new Set<Driver>();
+  readonly #desk = new Desk();
   readonly #asks = new Set<AbortController>();
   #clientId: string | undefined;
   #isClosed = false;
 
   /** Throws a LeaseError, `invalid_argument`, where an argument is wrong. Reaches for nothing yet. */
   constructor(target: Target, options: LeaseholdOptions = {}) {
-    const { space = "default", key, clientId, fetch } = checked(options);
-    this.#carrier = carrierTo(target, fetch, key);
+    const { space = "default", clientId } = checked(options);
+    this.#carrier = carrierTo(target, options);
     this.#space = space;
     if (typeof space !== "function") checkedSpace(space);
     if (clientId !== undefined) this.#clientId = checkedClientId(clientId);
@@ -100,7 +104,71 @@ export class Leasehold {
     const lease = await (ifAvailable
       ? this.#tryAcquire(name, options)
       : this.#acquire(name, options));
-    return lease ? holding(lease, callback) : callback(null);
+    return lease ? holding([lease], () => callback(lease)) : callback(null);
+  }
+
+  /**
+   * Runs `callback` with a lease of each of these locks, in the order of `names`, and gives them all back: all
+   * or nothing. `waitMs` is for all of them together. They are asked for one after the other in an order that
+   * is everybody's, so that two callers who name the same ones never wait for each other. Errors as for
+   * {@link request}; with `ifAvailable`, and if one of them is not, `callback` gets `null`.
+   */
+  requestAll<T>(
+    names: readonly string[],
+    callback: (leases: readonly Lease[]) => T,
+  ): Promise<Awaited<T>>;
+  requestAll<T>(
+    names: readonly string[],
+    options: RequestOptions & { readonly ifAvailable?: false | undefined },
+    callback: (leases: readonly Lease[]) => T,
+  ): Promise<Awaited<T>>;
+  requestAll<T>(
+    names: readonly string[],
+    options: RequestOptions,
+    callback: (leases: readonly Lease[] | null) => T,
+  ): Promise<Awaited<T>>;
+  async requestAll(names: readonly string[], ...rest: unknown[]): Promise<unknown> {
+    return requested(names, rest, (name, options) => this.#acquire(name, options));
+  }
+
+  /**
+   * Campaigns for the lock, runs `callback` as long as the term lasts, and campaigns again, until `signal` aborts
+   * or the client is closed. The signal of the term aborts when it is lost, and when `signal` does; the next one
+   * begins only after `callback` has ended. If it ends by itself the lock is given back first. Others see who
+   * leads, and its `info`, by {@link inspect} and {@link watch}.
+   *
+   * Never resolves. Rejects with `signal.reason`, `closed`, what the store answers for good, or the callback's own
+   * error, unless that comes of a term that was over.
+   */
+  async elect(
+    name: string,
+    options: ElectOptions,
+    callback: (term: Lease) => unknown,
+  ): Promise<never> {
+    return elected(options, callback, (options) => this.#acquire(name, options));
+  }
+
+  /** Who holds what and who waits for what in the client's space, as `navigator.locks.query` says it. */
+  async query(options: { readonly space?: string | undefined } = {}): Promise<LockManagerSnapshot> {
+    const space = this.#spaceOr(checked(options).space);
+    return snapshot((op, lock, fields) => this.#ask(op, space, lock, fields));
+  }
+
+  /**
+   * The locks whose names start with `prefix` as they are, and from then on every change. A reader that is slow
+   * gets of each lock the latest. After `reset`, when changes may have been missed, it starts over with what there
+   * is. Ends when it is left, as by `break`.
+   *
+   * Throws, and its `next` rejects with, a LeaseError, `unavailable` too where no WebSocket is to be had: over HTTP
+   * alone nothing can be told; or with `signal.reason`.
+   */
+  watch(options: WatchOptions = {}): AsyncGenerator<Change, void, void> {
+    const { signal, space: given, ...rest } = checked(options);
+    if (signal !== undefined && !isSignal(signal)) throw invalid("signal", "an AbortSignal");
+    const space = this.#spaceOr(given);
+    const fields = fieldsOf(rest);
+    enter((rust) => rust.check("watch", null, fields));
+    return this.#watch(space, (fields["prefix"] as string | undefined) ?? "", signal);
   }
 
   /**
@@ -128,7 +196,7 @@ export class Leasehold {
   async list(options: ListOptions = {}): Promise<Listing> {
     const { space, ...rest } = checked(options);
     const fields = fieldsOf(rest);
-    return (await this.#ask("list", this.#spaceToList(space), undefined, fields)) as Listing;
+    return (await this.#ask("list", this.#spaceOr(space), undefined, fields)) as Listing;
   }
 
   /**
@@ -149,7 +217,46 @@ export class Leasehold {
   async close(): Promise<void> {
     this.#isClosed = true;
     for (const ask of this.#asks) ask.abort();
-    await Promise.allSettled([...this.#live].map((driver) => driver.release()));
+    for (const watcher of this.#desk.watchers) watcher.end(closed());
+    await Promise.allSettled([...this.#desk.drivers].map((driver) => driver.release()));
+    this.#carrier.leave?.(this.#desk);
+  }
+
+  async *#watch(
+    space: string,
+    prefix: string,
+    signal: AbortSignal | undefined,
+  ): AsyncGenerator<Change, void, void> {
+    signal?.throwIfAborted();
+    const { watchers } = this.#desk;
+    const watcher = new Watcher(space, prefix, {
+      ask: (op, fields) => this.#askInStep(op, space, fields),
+      leave: () => {
+        watchers.delete(watcher);
+        const isWatched = [...watchers].some(
+          (other) => other.space === space && other.prefix === prefix,
+        );
+        // Nobody waits for that: it is enough if it works.
+        if (!isWatched && !this.#isClosed) void this.#askInStep("unwatch", space, fields);
+      },
+    });
+    const fields = prefix === "" ? {} : { prefix };
+    const onAbort = () => watcher.end(signal?.reason);
+    signal?.addEventListener("abort", onAbort, { once: true });
+    watchers.add(watcher);
+    try {
+      if (this.#isClosed) throw closed();
+      yield* watcher.read();
+    } finally {
+      signal?.removeEventListener("abort", onAbort);
+      watchers.delete(watcher);
+    }
+  }
+
+  #askInStep(op: string, space: string, fields: Record<string, unknown>): Promise<Answered> {
+    const { signal } = new AbortController();
+    const call = { space, op, fields, signal, listener: this.#desk, inStep: true };
+    return answer(this.#carrier, call);
   }
 
   async #tryAcquire(name: string, options: AcquireOptions): Promise<Lease | null> {
@@ -189,34 +296,35 @@ export class Leasehold {
   }
 
   #start(driver: Driver): void {
-    this.#live.add(driver);
-    driver.onOver = () => this.#live.delete(driver);
+    this.#desk.drivers.add(driver);
+    driver.onOver = () => this.#desk.drivers.delete(driver);
     driver.start();
   }
 
   /** Some leases of a lock may have ended: those of this client learn it at once and not at their next renewal. */
   #lookAfter(space: string, lock: string, except?: Driver): void {
-    for (const driver of this.#live) {
+    for (const driver of this.#desk.drivers) {
       const isOfLock = driver.line.space === space && driver.line.lock === lock;
       if (isOfLock && driver !== except && driver.isHeld) void driver.renew().catch(() => {});
     }
   }
 
   #line(name: unknown): Line & { lock: string } {
-    if (this.#isClosed) throw new LeaseError("closed", "this client was closed");
+    if (this.#isClosed) throw closed();
     // What is no name is refused by the store's own rule for names.
     const lock = scalar(name) as string;
     enter((rust) => rust.check("inspect", lock, {}));
     const space = this.#space;
     return {
       carrier: this.#carrier,
+      desk: this.#desk,
       space: typeof space === "function" ? checkedSpace(space(lock)) : space,
       lock,
     };
   }
 
-  #spaceToList(given: unknown): string {
-    if (this.#isClosed) throw new LeaseError("closed", "this client was closed");
+  #spaceOr(given: unknown): string {
+    if (this.#isClosed) throw closed();
     if (given !== undefined) return checkedSpace(given);
     if (typeof this.#space === "string") return this.#space;
     throw invalid("space", "given, since it depends on the lock");
@@ -232,25 +340,44 @@ export class Leasehold {
     enter((rust) => rust.check(op, lock ?? null, fields));
     const ask = new AbortController();
     this.#asks.add(ask);
+    const timer = new Timer();
     try {
       for (let left = op === "revoke" ? 1 : ATTEMPTS; ; left -= 1) {
-        const call = { space, op, fields, signal: ask.signal, ...(lock !== undefined && { lock }) };
-        const [reply, error, isFinal] = await answer(this.#carrier, call);
-        if (this.#isClosed) throw new LeaseError("closed", "this client was closed");
+        const call = {
+          space,
+          op,
+          fields,
+          signal: ask.signal,
+          listener: this.#desk,
+          ...(lock !== undefined && { lock }),
+        };
+        const late = new Promise<Answered>((resolve) => {
+          const end = () =>
+            resolve([undefined, unavailable("the lease store did not answer"), false]);
+          timer.set(ANSWER_MS, end);
+          ask.signal.addEventListener("abort", end, { once: true });
+        });
+        const [reply, error, isFinal] = await Promise.race([answer(this.#carrier, call), late]);
+        if (this.#isClosed) throw closed();
         if (!error) return reply;
         if (isFinal || left === 1) throw error;
-        await new Promise((resolve) => setTimeout(resolve, PAUSE_MS * (1 + Math.random())));
+        await new Promise<void>((resolve) => timer.set(PAUSE_MS * (1 + Math.random()), resolve));
       }
     } finally {
+      timer.clear();
       this.#asks.delete(ask);
     }
   }
 }
 
-async function answer(
-  carrier: Carrier,
-  call: Parameters<Carrier["call"]>[0],
-): Promise<[reply: unknown, error?: LeaseError, isFinal?: boolean]> {
+// As the interface has it: a name and a callback are required.
+Object.defineProperty(Leasehold.prototype.request, "length", { value: 2 });
+
+function closed(): LeaseError {
+  return new LeaseError("closed", "this client was closed");
+}
+
+async function answer(carrier: Carrier, call: Parameters<Carrier["call"]>[0]): Promise<Answered> {
   try {
     const reply = await carrier.call(call);
     return isProblem(reply) ? [reply, errorOf(reply), reply.code !== "unavailable"] : [reply];
@@ -258,35 +385,6 @@ async function answer(
     if (error instanceof NoAnswer) return [undefined, error.error, error.isFinal];
     return [undefined, unavailable("the lease store did not answer", error), false];
   }
-}
-
-function carrierTo(target: Target, fetch: Fetch | undefined, key: string | undefined): Carrier {
-  if (fetch !== undefined && typeof fetch !== "function") throw invalid("fetch", "a function");
-  if (typeof target === "string" || target instanceof URL) {
-    // Looked up at each call: who replaces the global one later means it.
-    return new HttpCarrier(target, fetch ?? ((url, init) => globalThis.fetch(url, init)), key);
-  }
-  const { constructor: { name: kind = "" } = {} } = Object(target) as {
-    constructor?: { name?: string };
-  };
-  const has = (method: string) =>
-    typeof (Object(target) as Record<string, unknown>)[method] === "function";
-  // A service binding seems to have every method there is: any could be one of the other Worker's.
-  if (has("fetch") && (kind === "Fetcher" || kind === "ServiceStub" || !has("idFromName"))) {
-    const service = target as ServiceBinding;
-    return new HttpCarrier(
-      "https://leasehold",
-      fetch ?? ((url, init) => service.fetch(url, init)),
-      key,
-    );
-  }
-  if (has("idFromName") && has("get")) return new StubCarrier(target as LeaseNamespace);
-  // A store in this process is a carrier itself, which is nobody else's concern.
-  if (has("call")) return target as unknown as Carrier;
-  throw invalid(
-    "target",
-    "a Durable Object namespace, a service binding, a URL, or a store made with memoryStore()",
-  );
 }
 
 function checkedSpace(space: unknown): string {

@@ -3,10 +3,10 @@
 use js_sys::Array;
 use wasm_bindgen::prelude::*;
 
-use crate::command::{Refusal, Request};
+use crate::command::{Refusal, Reply, Request};
 use crate::ledger::{InMemory, Ledger};
 use crate::service::{Call, Service, Ticket};
-use crate::types::Expected;
+use crate::types::{Connection, Expected};
 use crate::wire::{self, Op};
 
 use super::values::{instant, problem, read, write};
@@ -30,17 +30,42 @@ impl Store {
         }
     }
 
-    /// Carries out the calls of one turn: arrays of ticket, verb, lock and fields. Gives the answers that are due:
-    /// arrays of ticket, HTTP status and reply.
+    /// Carries out the calls of one turn: arrays of ticket, verb, lock, fields and the number of the client that calls,
+    /// which is how it is told what it did not ask for (0: it is not). The verb `close` takes that client's waiters along. Gives the
+    /// answers that are due, arrays of ticket, HTTP status and reply; and after them what clients are told, arrays of
+    /// client and push.
     pub fn turn(&mut self, calls: Array, now: f64) -> Result<Array, JsValue> {
-        let calls = calls.iter().map(|call| self::call(&Array::from(&call))).collect();
-        let turn = self.service.turn(calls, &[], instant(now)).map_err(|_| problem(&Refusal::Unavailable))?;
-        self.wake_in = turn.wake_in.map(|length| length as f64);
+        let mut answers: Vec<(Ticket, Reply)> = Vec::new();
+        let mut closed = Vec::new();
+        let mut asked = Vec::new();
+        for call in calls.iter().map(|call| Array::from(&call)) {
+            let ticket = whole(&call, 0);
+            let via = Connection(whole(&call, 4));
+            if call.get(1) == "close" {
+                closed.push(via);
+                answers.push((ticket, Reply::Released));
+            } else {
+                asked.push(Call {
+                    ticket,
+                    via: Some(via).filter(|via| via.0 > 0),
+                    request: request(call.get(1), call.get(2), call.get(3)),
+                });
+            }
+        }
+        let turn = self.service.turn(asked, &closed, instant(now)).map_err(|_| problem(&Refusal::Unavailable))?;
+        answers.extend(turn.answers);
+        // Who waits is told, and does not hold the line: either way somebody is waiting.
+        self.wake_in = [turn.wake_in, turn.ring_in].into_iter().flatten().min().map(|length| length as f64);
         let answer = |(ticket, reply)| {
             let (status, reply) = wire::reply(&reply, &self.space);
             Array::of3(&JsValue::from_f64(ticket as f64), &JsValue::from_f64(f64::from(status)), &write(&reply))
         };
-        Ok(turn.answers.into_iter().map(answer).collect())
+        let push = |(Connection(client), push)| {
+            Array::of2(&JsValue::from_f64(client as f64), &write(&wire::push(&push, &self.space)))
+        };
+        let answers: Array = answers.into_iter().map(answer).collect();
+        let pushes: Array = turn.pushes.into_iter().map(push).collect();
+        Ok(Array::of2(&answers, &pushes))
     }
 
     /// Somebody waits for something that may be due in so many ms; nobody does where there is none.
@@ -50,9 +75,8 @@ impl Store {
     }
 }
 
-fn call(call: &Array) -> Call {
-    let ticket = call.get(0).as_f64().unwrap_or_default() as Ticket;
-    Call { ticket, via: None, request: request(call.get(1), call.get(2), call.get(3)) }
+fn whole(call: &Array, at: u32) -> u64 {
+    call.get(at).as_f64().unwrap_or_default() as u64
 }
 
 fn request(op: JsValue, lock: JsValue, fields: JsValue) -> Result<Request, Refusal> {

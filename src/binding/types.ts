@@ -113,15 +113,58 @@ export interface ListOptions {
   readonly space?: string | undefined;
 }
 
+/** A lock that is held or awaited. */
+export interface LockState {
+  readonly lock: string;
+  /** The first ten, in the order of their grants. */
+  readonly holders: readonly Holder[];
+  /** How many wait. */
+  readonly queue: number;
+}
+
 export interface Listing {
-  readonly locks: readonly {
-    readonly lock: string;
-    readonly holders: readonly Holder[];
-    /** How many wait. */
-    readonly queue: number;
-  }[];
+  readonly locks: readonly LockState[];
   /** There may be more: ask with it. */
   readonly cursor?: string;
+}
+
+export interface WatchOptions {
+  /** Only locks whose names start with it. */
+  readonly prefix?: string | undefined;
+  /** Ends the watch. */
+  readonly signal?: AbortSignal | undefined;
+  /** The space to watch; needed where `new Leasehold` was given a function for it. */
+  readonly space?: string | undefined;
+}
+
+/** What has happened to a lock, and what it is now; `present` is what it was when the watch began. */
+export interface LockChange extends LockState {
+  readonly change:
+    "present" | "acquired" | "released" | "expired" | "revoked" | "stolen" | "queued" | "left";
+  /** Of the lease that began or ended. */
+  readonly fence?: number;
+}
+
+/** `reset`: changes may have been missed. Forget what there was; what there is follows. */
+export type Change = LockChange | { readonly change: "reset" };
+
+export interface ElectOptions extends Terms {
+  /** Ends the term and the campaign. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** A request as `query` shows it, held or pending. */
+export interface LockInfo {
+  readonly name: string;
+  readonly mode: Mode;
+  readonly clientId: string;
+}
+
+export interface LockManagerSnapshot {
+  /** In the order of their grants. */
+  readonly held: LockInfo[];
+  /** In the order of each lock's queue. */
+  readonly pending: LockInfo[];
 }
 
 export interface RevokeOptions {
@@ -143,8 +186,24 @@ export interface LeaseholdOptions {
   readonly key?: string | undefined;
   /** Names this client in inspect, 1 to 128 bytes: minted unless given. */
   readonly clientId?: string | undefined;
-  /** Used in place of the global `fetch`. */
+  /** Used in place of the global `fetch`; then over a URL everything goes by it, unless `WebSocket` is given too. */
   readonly fetch?: Fetch | undefined;
+  /**
+   * Used in place of the global `WebSocket` where the target is a URL; `false` for none, and everything goes by
+   * HTTP. Inside a Worker there is none unless it is given: a socket there belongs to one request.
+   */
+  readonly WebSocket?: WebSocketConstructor | false | undefined;
+}
+
+/** As much of the class `WebSocket` as is used. */
+export type WebSocketConstructor = new (url: string, protocols: string[]) => SocketLike;
+
+/** As much of a `WebSocket` as is used. */
+export interface SocketLike {
+  readonly readyState: number;
+  send(text: string): void;
+  close(code?: number, reason?: string): void;
+  addEventListener(type: any, listener: (event: any) => void): void;
 }
 
 /** As much of `fetch` as is used. */

@@ -84,47 +84,55 @@ export function isSignal(value: unknown): value is AbortSignal {
 }
 
 /**
- * Runs the callback with the lease and gives it back. The callback's own error wins over whatever else
- * goes wrong; a lease that is lost meanwhile rejects, once the callback has had the chance to react.
+ * Calls back and gives the leases back. The callback's own error wins over whatever else goes wrong; a lease that
+ * is lost meanwhile rejects, once the callback has had the chance to react.
  */
-export async function holding(lease: Lease, callback: Asked["callback"]): Promise<unknown> {
-  const loss = lossOf(lease);
+export async function holding(leases: readonly Lease[], callback: () => unknown): Promise<unknown> {
+  const loss = lossOf(leases);
+  const release = () => Promise.allSettled(leases.map((lease) => lease.release()));
   let result: unknown;
   try {
-    result = await Promise.race([invoke(callback, lease), loss.promise]);
+    result = await Promise.race([invoke(callback), loss.promise]);
   } catch (error) {
-    await lease.release().catch(() => {});
+    await release();
     throw error;
   } finally {
     loss.ignore();
   }
-  const released = await lease.release();
-  if (released.status === "lost") throw asWebLocksDo(lost(released.reason));
+  for (const released of await release()) {
+    // What could not be given back expires: that is no reason to keep the caller from the result.
+    if (released.status === "rejected") continue;
+    const { value } = released;
+    if (value.status === "lost") throw asWebLocksDo(lost(value.reason));
+  }
   return result;
 }
 
-async function invoke(callback: Asked["callback"], lease: Lease): Promise<unknown> {
-  return callback(lease);
+async function invoke(callback: () => unknown): Promise<unknown> {
+  return callback();
 }
 
-/** How long a callback has to end once its lease is lost: what it throws meanwhile is what is told. */
+/** How long a callback has to end once a lease is lost: what it throws meanwhile is what is told. */
 const GRACE_MS = 1_000;
 
-/** Rejects when the lease is lost and the callback has had the time to react; if it is stolen, as good as at once. */
-function lossOf({ signal }: Lease): { promise: Promise<never>; ignore: () => void } {
+/** Rejects when a lease is lost and the callback has had the time to react; if it is stolen, as good as at once. */
+function lossOf(leases: readonly Lease[]): { promise: Promise<never>; ignore: () => void } {
   let timer: ReturnType<typeof setTimeout> | undefined;
-  let onAbort = () => {};
+  const listeners: (() => void)[] = [];
   const promise = new Promise<never>((_, reject) => {
-    onAbort = () => {
-      const error = signal.reason as LeaseError;
-      const graceMs = error.reason === "stolen" ? 0 : GRACE_MS;
-      timer = setTimeout(() => reject(asWebLocksDo(error)), graceMs);
-    };
+    for (const { signal } of leases) {
+      const onAbort = () => {
+        const error = signal.reason as LeaseError;
+        const graceMs = error.reason === "stolen" ? 0 : GRACE_MS;
+        timer ??= setTimeout(() => reject(asWebLocksDo(error)), graceMs);
+      };
+      if (signal.aborted) onAbort();
+      else signal.addEventListener("abort", onAbort, { once: true });
+      listeners.push(() => signal.removeEventListener("abort", onAbort));
+    }
   });
-  if (signal.aborted) onAbort();
-  else signal.addEventListener("abort", onAbort, { once: true });
   const ignore = () => {
-    signal.removeEventListener("abort", onAbort);
+    for (const remove of listeners) remove();
     clearTimeout(timer);
   };
   return { promise, ignore };

@@ -18,8 +18,12 @@ use crate::wire;
 /// A refusal of the outermost member that cannot be read, or of `whole` where it is not about a member.
 pub fn read_json(text: &str, whole: &str) -> Result<Json, Refusal> {
     let mut reader = serde_json::Deserializer::from_str(text);
-    let json = Json::read(&mut reader)
-        .map_err(|(member, _)| wire::invalid(member.as_deref().unwrap_or(whole), Expected("well-formed JSON")))?;
+    let json = Json::read(&mut reader).map_err(|(member, _)| {
+        wire::invalid(
+            member.as_deref().unwrap_or(whole),
+            Expected("well-formed JSON, with no member twice and nothing nested deeper than 32"),
+        )
+    })?;
     match reader.end() {
         Ok(()) => Ok(json),
         Err(_) => Err(wire::invalid(whole, Expected("one JSON value and nothing after it"))),

@@ -4,6 +4,7 @@
 //! | --- | --- | --- |
 //! | `decider` | `decider`: the kernel, importing nothing | `component` |
 //! | `provider` | `provider`: a store that is a Leasehold Worker, reached over `wasi:http` | `provider` |
+//! | | `provider-sync`: the same for hosts without asynchronous functions | `provider-sync` |
 //! | `data` | what both say, between WIT's types and the wire's JSON | |
 
 #[cfg(all(feature = "component", feature = "provider"))]
@@ -25,7 +26,10 @@ mod bindings {
 #[allow(unsafe_code, clippy::all, reason = "generated")]
 mod bindings {
     // `-all`: the async functions are lifted synchronously, as WASI 0.2 waits.
+    #[cfg(not(feature = "provider-sync"))]
     wit_bindgen::generate!({ path: "wit", world: "provider", async: ["-all"] });
+    #[cfg(feature = "provider-sync")]
+    wit_bindgen::generate!({ path: "wit", world: "provider-sync" });
 }
 
 #[cfg(feature = "component")]

@@ -1,4 +1,4 @@
-//! The world `provider`: `lock` as a Leasehold Worker keeps it, reached over `wasi:http`.
+//! The worlds `provider` and `provider-sync`: `lock` as a Leasehold Worker keeps it, reached over `wasi:http`.
 //!
 //! Configured by the environment: `LEASEHOLD_URL`, and where wanted `LEASEHOLD_SPACE` (`default` unless given) and
 //! `LEASEHOLD_KEY`. It retries nothing: what is unknown is `unavailable`, and the caller repeats the call as it is.
@@ -9,11 +9,13 @@ use wasip2::http::types::{Fields, IncomingResponse, Method, OutgoingBody, Outgoi
 use wasip2::io::streams::StreamError;
 
 use crate::command::Refusal;
-use crate::component::bindings::exports::leasehold::lease::lock::{
-    Acquired, Cancelled, Error, Guest, Released, Renewed,
-};
+#[cfg(not(feature = "provider-sync"))]
+use crate::component::bindings::exports::leasehold::lease::lock::Guest;
+#[cfg(feature = "provider-sync")]
+use crate::component::bindings::exports::leasehold::lease::lock_sync::Guest;
 use crate::component::types::{
-    AcquireRequest, Ask, Inspection, InvalidArgument, ReleaseRequest, RenewRequest, RevokeRequest,
+    AcquireRequest, Acquired, Ask, Cancelled, Error, Inspection, InvalidArgument, ReleaseRequest, Released,
+    RenewRequest, Renewed, RevokeRequest,
 };
 use crate::component::{bindings, data};
 use crate::json::Json;

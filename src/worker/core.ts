@@ -1,12 +1,16 @@
 // The core of one Durable Object: carries turns into Rust, and starts anew when storage or Rust fail.
 import { Space, unavailable } from "#glue/worker.js";
-import type { Answer, Call, Core, Turned } from "./turns.ts";
+import { gateOf, type Settings } from "./gate.ts";
+import { log } from "./log.ts";
+import type { Answer, Call, Core, Push, Turned } from "./turns.ts";
 import { instance, restart } from "./wasm.ts";
 
 /** A reply as Rust wrote it: JSON for whoever called over HTTP, still to be parsed for the others. */
 export interface Reply {
   readonly text: string;
   readonly isProblem: boolean;
+  /** Whether it is JSON of a text that is meant for a reader of plain text. */
+  readonly isText: boolean;
   /** Seconds, or empty. */
   readonly retryAfter: string;
 }
@@ -32,48 +36,80 @@ export interface Host {
   watchers(): Iterable<readonly [connection: number, prefixes: readonly string[]]>;
   /** Hears which prefixes a socket watches from now on. */
   onWatch(connection: number, prefixes: readonly string[]): void;
+  /** Hears what happened in a turn, where it is there; see turn.rs. */
+  readonly onEvents: ((events: readonly string[]) => void) | undefined;
+}
+
+/** What a space is called: an object that was made without a name goes by its id. */
+export function nameOf(state: DurableObjectState): string {
+  return state.id.name ?? state.id.toString();
 }
 
 export class SpaceCore implements Core<Reply> {
   readonly unavailable: Answer<Reply> = answer(unavailable().split("\t"));
   readonly #state: DurableObjectState;
+  readonly #settings: Settings;
   readonly #host: Host;
   #space: Space | undefined;
   #instance = 0;
+  /** Whether the space is yet to read its storage, and knows of no socket. */
+  #isFresh = true;
 
-  constructor(state: DurableObjectState, host: Host) {
+  constructor(state: DurableObjectState, settings: Settings, host: Host) {
     this.#state = state;
+    this.#settings = settings;
     this.#host = host;
   }
 
   turn(calls: readonly Call[]): Turned<Reply> {
     try {
       const restarted = this.#instance !== instance();
-      if (restarted) this.#space = undefined;
-      const resumed = this.#space ? [] : [...this.#host.watchers()].map(resume);
-      // An object that was made without a name goes by its id.
-      this.#space ??= new Space(this.#state, this.#state.id.name ?? this.#state.id.toString());
+      if (restarted) {
+        this.#space = undefined;
+        this.#isFresh = true;
+        if (this.#instance) log("warn", { event: "reset", space: nameOf(this.#state) });
+      }
+      const resumed = this.#isFresh ? [...this.#host.watchers()].map(resume) : [];
+      this.#space ??= new Space(
+        this.#state,
+        nameOf(this.#state),
+        gateOf(this.#settings),
+        this.#host.onEvents !== undefined,
+      );
       this.#instance = instance();
       const [head = "", ...told] = carryOut(this.#space, [...resumed, ...calls]);
+      this.#isFresh = false;
       const [wakeIn, ringIn, dueIn] = head.split("\t");
       this.#host.onDue(milliseconds(ringIn), milliseconds(dueIn));
-      const lines = told.map((line) => line.split("\t"));
-      for (const [kind, connection, text] of lines) {
-        if (kind === "=") this.#host.onWatch(Number(connection), JSON.parse(text!) as string[]);
+      const answers: (readonly [number, ...Answer<Reply>])[] = [];
+      const pushes: Push[] = [];
+      const events: string[] = [];
+      for (const line of told) {
+        const parts = line.split("\t");
+        const [kind, subject = "", text = ""] = parts;
+        if (kind === "=") this.#host.onWatch(Number(subject), JSON.parse(text) as string[]);
+        else if (kind === ">") pushes.push([Number(subject), text]);
+        else if (kind === "*") console.log(subject);
+        else if (kind === "+") events.push(subject);
+        else answers.push(ticketed(parts));
       }
+      if (events.length > 0) this.#host.onEvents?.(events);
       return {
-        answers: lines.filter(([kind]) => kind !== "=" && kind !== ">").map(ticketed),
-        pushes: lines
-          .filter(([kind]) => kind === ">")
-          .map(([, connection, text = ""]) => [Number(connection), text] as const),
+        answers,
+        pushes,
         wakeInMs: this.#wake(milliseconds(wakeIn), milliseconds(ringIn)),
         restarted,
       };
     } catch (error) {
-      console.error("A turn was undone and the space starts anew from its storage:", error);
-      // Anything but a fault is a trap, or has left Rust in the middle of something.
-      if (!(error instanceof Fault)) restart();
-      this.#space = undefined;
+      // A turn was undone and the space starts anew from its storage. Anything but a fault is a trap, or has left Rust in
+      // the middle of something.
+      const event = error instanceof Fault ? "failed_flush" : "reset";
+      log("error", { event, space: nameOf(this.#state), detail: String(error) });
+      this.#isFresh = true;
+      if (!(error instanceof Fault)) {
+        restart();
+        this.#space = undefined;
+      }
       this.#host.onDue(null, 0);
       throw error;
     }
@@ -101,9 +137,9 @@ function carryOut(space: Space, calls: readonly Call[]): string[] {
 class Fault extends Error {}
 
 /** JSON escapes tabs and line breaks, so they are free to separate. */
-function line([ticket, op, lock, fields]: Call): string {
+function line([ticket, op, lock, fields, caller = "*"]: Call): string {
   const text = fields instanceof Body ? "~" + JSON.stringify(fields.text) : json(fields);
-  return `${ticket}\t${op}\t${json(lock)}\t${text}`;
+  return `${ticket}\t${op}\t${json(lock)}\t${caller}\t${text}`;
 }
 
 /** What JSON cannot say becomes null, which no field accepts. */
@@ -129,7 +165,8 @@ function ticketed([ticket, ...rest]: string[]): readonly [number, ...Answer<Repl
 
 /** Reads what Rust wrote of an answer. */
 export function answer([status, kind, retryAfter = "", text = ""]: string[]): Answer<Reply> {
-  return [Number(status), { text, isProblem: kind === "problem", retryAfter }];
+  const is = { isProblem: kind === "problem", isText: kind === "text" };
+  return [Number(status), { text, ...is, retryAfter }];
 }
 
 function milliseconds(text: string | undefined): number | null {

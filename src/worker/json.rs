@@ -21,7 +21,10 @@ use crate::wire;
 pub fn read(text: &str, whole: &str) -> Result<Json, Refusal> {
     let mut text = Text { text, at: 0 };
     let json = Json::read(&mut text).map_err(|(member, Malformed)| {
-        wire::invalid(member.as_deref().unwrap_or(whole), Expected("well-formed JSON"))
+        wire::invalid(
+            member.as_deref().unwrap_or(whole),
+            Expected("well-formed JSON, with no member twice and nothing nested deeper than 32"),
+        )
     })?;
     match text.peek() {
         None => Ok(json),
@@ -84,7 +87,54 @@ fn write_number(number: f64, text: &mut String) {
     }
 }
 
-fn write_string(string: &str, text: &mut String) {
+/// An object that is written as it comes, for what is not part of the protocol.
+pub struct Members(String);
+
+impl Members {
+    /// With its first member.
+    pub fn new(name: &str, value: &str) -> Self {
+        Self("{".into()).text(name, value)
+    }
+
+    pub fn text(mut self, name: &str, value: &str) -> Self {
+        self.name(name);
+        write_string(value, &mut self.0);
+        self
+    }
+
+    pub fn number(mut self, name: &str, value: u64) -> Self {
+        self.name(name);
+        self.0.push_str(&value.to_string());
+        self
+    }
+
+    /// The text, or null.
+    pub fn maybe(mut self, name: &str, value: Option<&str>) -> Self {
+        match value {
+            Some(value) => self.text(name, value),
+            None => {
+                self.name(name);
+                self.0.push_str("null");
+                self
+            }
+        }
+    }
+
+    pub fn end(mut self) -> String {
+        self.0.push('}');
+        self.0
+    }
+
+    fn name(&mut self, name: &str) {
+        if self.0.len() > 1 {
+            self.0.push(',');
+        }
+        write_string(name, &mut self.0);
+        self.0.push(':');
+    }
+}
+
+pub fn write_string(string: &str, text: &mut String) {
     text.push('"');
     let mut plain = string;
     while let Some(at) = plain.find(|char: char| char < ' ' || char == '"' || char == '\\') {

@@ -9,9 +9,12 @@ use crate::command::{Refusal, Reply};
 use crate::ledger::{Fault, Ledger};
 use crate::service::Service;
 use crate::types::Ms;
+use crate::worker::access::Gate;
+use crate::worker::meter::Meter;
 use crate::worker::routes::Answer;
-use crate::worker::storage::Sql;
-use crate::worker::turn::Batch;
+use crate::worker::settings::Bounds;
+use crate::worker::storage::{Sql, Trail};
+use crate::worker::turn::{Batch, Host};
 
 /// Fences begin at the clock times this, so that storage which was lost or rewound repeats none (rule 2): no space
 /// grants so many in a millisecond.
@@ -22,35 +25,59 @@ const FENCES_PER_MS: u64 = 1_000;
 pub struct Space {
     state: DurableObjectState,
     name: String,
+    bounds: Bounds,
+    has_events: bool,
+    /// Apart from the service, so that it outlives a fault.
+    meter: RefCell<Option<Meter>>,
     service: RefCell<Option<Service<Sql>>>,
 }
 
 #[wasm_bindgen]
 impl Space {
-    /// `name`: what the space is called in leases.
+    /// `name`: what the space is called in leases. `has_events`: whether a turn tells of its events one by one.
     #[wasm_bindgen(constructor)]
-    pub fn new(state: DurableObjectState, name: String) -> Self {
-        Self { state, name, service: RefCell::new(None) }
+    pub fn new(state: DurableObjectState, name: String, gate: &Gate, has_events: bool) -> Self {
+        let (meter, service) = (RefCell::new(None), RefCell::new(None));
+        Self { state, name, bounds: gate.bounds(), has_events, meter, service }
     }
 
     /// One turn at the instant `now` of the host's clock, in the words of [`turn`](crate::worker::turn). After a fault the
     /// outcome is `!` and what happened, and memory is dropped: roll back.
     pub fn turn(&self, calls: &str, now: f64) -> String {
-        self.carry_out(Batch::read(calls), now as Ms).unwrap_or_else(|Fault(what)| format!("!{what}"))
+        self.carry_out(calls, now as Ms).unwrap_or_else(|Fault(what)| format!("!{what}"))
     }
 }
 
 impl Space {
-    fn carry_out(&self, batch: Batch, now: Ms) -> Result<String, Fault> {
+    fn carry_out(&self, calls: &str, now: Ms) -> Result<String, Fault> {
+        let mut meter = self.meter.borrow_mut().take().unwrap_or_else(|| Meter::new(now));
+        let outcome = self.carry_out_metered(calls, &mut meter, now);
+        if outcome.is_err() {
+            meter.note_fault();
+        }
+        *self.meter.borrow_mut() = Some(meter);
+        outcome
+    }
+
+    fn carry_out_metered(&self, calls: &str, meter: &mut Meter, now: Ms) -> Result<String, Fault> {
         let taken = self.service.borrow_mut().take();
         let mut service = match taken {
             Some(service) => service,
             None => {
                 let storage = Sql::new(&self.state)?;
-                Service::new(Ledger::start(storage, now.saturating_mul(FENCES_PER_MS))?)
+                let mut ledger = Ledger::start(storage, now.saturating_mul(FENCES_PER_MS))?;
+                ledger.limit(self.bounds.limits);
+                Service::new(ledger)
             }
         };
-        let told = batch.carry_out(&mut service, &self.name, now)?;
+        let mut host = Host {
+            space: &self.name,
+            meter,
+            trail: &|| Trail::new(&self.state),
+            has_events: self.has_events,
+            commands_per_socket: self.bounds.commands,
+        };
+        let told = Batch::read(calls, &host).carry_out(&mut service, &mut host, now)?;
         *self.service.borrow_mut() = Some(service);
         Ok(told)
     }

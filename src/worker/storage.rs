@@ -1,18 +1,20 @@
 //! The storage port over the SQLite database of a Durable Object.
 //!
 //! A row written is what costs money and time, so there is no index beside the primary key, and a turn is three
-//! statements at most, however many rows it has: the bytes of many travel as one blob, and a JSON text says where each
-//! is. Only a turn of several statements is a transaction of its own: one statement is all or nothing by itself.
+//! statements, however many rows it has: the bytes of many travel as one blob, or a few where they are long, and a JSON
+//! text says where each is. Only a turn of several statements is a transaction of its own: one statement is all or
+//! nothing by itself.
 
-use js_sys::{Array, Object, Reflect};
+use js_sys::{Array, Object, Reflect, Uint8Array};
 use wasm_bindgen::prelude::wasm_bindgen;
 use wasm_bindgen::{JsCast, JsValue};
 use worker::worker_sys::types::{DurableObjectState, SqlStorageCursor};
 
 use crate::ledger::{Change, Fault, Reserved, Start, Storage};
-use crate::lock::Entry;
+use crate::lock::{Entry, Place};
 use crate::record;
 use crate::types::Name;
+use crate::worker::audit::{KEPT, Page};
 
 /// SQLite compares TEXT as bytes of UTF-8, and so do the core's names.
 const SCHEMA: [&str; 2] = [
@@ -28,9 +30,12 @@ const START: &str = "SELECT coalesce((SELECT fence FROM space), 0) AS fence,
 
 const PROBE: &str = "SELECT fence AS value FROM space";
 
-/// All rows of a lock as one text `place:record,place:record`, since each row would be a crossing of its own.
-const LOAD: &str =
-    "SELECT group_concat(place || ':' || hex(record) ORDER BY place) AS value FROM entry WHERE lock = ?1";
+const LOAD: &str = "SELECT lock, place, record FROM entry WHERE lock = ?1 ORDER BY place";
+
+/// To the end of the lock that the last row of the page is of.
+const LOAD_AFTER: &str = "SELECT lock, place, record FROM entry
+    WHERE lock > ?1 AND lock <= (SELECT max(lock) FROM (SELECT lock FROM entry WHERE lock > ?1 ORDER BY lock LIMIT ?2))
+    ORDER BY lock, place";
 
 /// From name to name without the rows between them: a lock may have many.
 const NAMES: &str = "WITH RECURSIVE name (value) AS (
@@ -52,6 +57,19 @@ const PUT_MANY: &str = "INSERT OR REPLACE INTO entry (lock, place, record, at)
     FROM json_each(?1)";
 
 const RESERVE: &str = "INSERT OR REPLACE INTO space (id, fence, at) VALUES (1, ?1, ?2)";
+
+/// Made when it is first needed: most spaces never have an act to keep.
+const TRAIL: &str = "CREATE TABLE IF NOT EXISTS audit (id INTEGER PRIMARY KEY, record TEXT NOT NULL)";
+
+const KEEP: &str = "INSERT INTO audit (record) VALUES (?1)";
+
+const FORGET: &str = "DELETE FROM audit WHERE id <= (SELECT max(id) FROM audit) - ?1";
+
+const PAGE: &str = "SELECT id, record FROM audit WHERE id < ?1 ORDER BY id DESC LIMIT ?2";
+
+/// A statement takes values of two megabytes at most. So many rows are never as long as a part.
+const PART_BYTES: usize = 512 * 1024;
+const ROWS_OF_ONE_PART: usize = 128;
 
 /// What a statement with one column calls it.
 const VALUE: &str = "value";
@@ -81,6 +99,9 @@ extern "C" {
     fn load(this: &Statements, statement: &str, lock: &str) -> Result<SqlStorageCursor, JsValue>;
 
     #[wasm_bindgen(method, catch, js_name = exec)]
+    fn load_after(this: &Statements, statement: &str, after: &str, rows: f64) -> Result<SqlStorageCursor, JsValue>;
+
+    #[wasm_bindgen(method, catch, js_name = exec)]
     fn names(
         this: &Statements,
         statement: &str,
@@ -89,6 +110,15 @@ extern "C" {
         end: &str,
         count: f64,
     ) -> Result<SqlStorageCursor, JsValue>;
+
+    #[wasm_bindgen(method, catch, js_name = exec)]
+    fn keep(this: &Statements, statement: &str, record: &str) -> Result<SqlStorageCursor, JsValue>;
+
+    #[wasm_bindgen(method, catch, js_name = exec)]
+    fn forget(this: &Statements, statement: &str, kept: f64) -> Result<SqlStorageCursor, JsValue>;
+
+    #[wasm_bindgen(method, catch, js_name = exec)]
+    fn page(this: &Statements, statement: &str, before: f64, size: f64) -> Result<SqlStorageCursor, JsValue>;
 
     #[wasm_bindgen(method, catch, js_name = exec)]
     fn delete(this: &Statements, statement: &str, lock: &str, place: f64) -> Result<SqlStorageCursor, JsValue>;
@@ -127,7 +157,7 @@ pub struct Sql {
 
 impl Sql {
     pub fn new(state: &DurableObjectState) -> Result<Self, Fault> {
-        let database: Database = state.storage().map_err(fault)?.unchecked_into();
+        let database = database(state)?;
         Ok(Self { statements: database.sql(), database })
     }
 }
@@ -143,14 +173,19 @@ impl Storage for Sql {
     }
 
     fn load(&mut self, lock: &Name) -> Result<Vec<Entry>, Fault> {
-        let text = text(self.statements.load(LOAD, lock.as_str()))?;
-        let row = |row: &str| row.split_once(':').and_then(|(place, hex)| Some((place.parse().ok()?, bytes(hex)?)));
-        items(&text)
-            .map(|item| {
-                let (place, record) = row(item).ok_or_else(damaged)?;
-                record::read(place, &record)
-            })
-            .collect()
+        Ok(entries(self.statements.load(LOAD, lock.as_str()))?.into_iter().map(|(_, entry)| entry).collect())
+    }
+
+    fn load_after(&mut self, after: Option<&Name>, rows: usize) -> Result<Vec<(Name, Vec<Entry>)>, Fault> {
+        let after = after.map_or("", Name::as_str);
+        let mut locks: Vec<(Name, Vec<Entry>)> = Vec::new();
+        for (lock, entry) in entries(self.statements.load_after(LOAD_AFTER, after, rows as f64))? {
+            match locks.last_mut() {
+                Some((last, entries)) if last.as_str() == lock => entries.push(entry),
+                _ => locks.push((Name::new(&lock).map_err(|_| damaged())?, vec![entry])),
+            }
+        }
+        Ok(locks)
     }
 
     fn names(&mut self, prefix: &str, after: Option<&Name>, count: usize) -> Result<Option<Vec<Name>>, Fault> {
@@ -168,7 +203,8 @@ impl Storage for Sql {
         let (gone, put): (Vec<_>, Vec<_>) = changes.iter().partition(|change| change.entry.is_none());
         let statements = [gone.is_empty(), put.is_empty(), reserved.is_none()].iter().filter(|none| !**none).count();
         let mut write = || self.write_all(&gone, &put, reserved);
-        if statements > 1 { self.database.transaction(&mut write) } else { write() }.map_err(fault)
+        if statements > 1 || changes.len() > ROWS_OF_ONE_PART { self.database.transaction(&mut write) } else { write() }
+            .map_err(fault)
     }
 }
 
@@ -183,8 +219,9 @@ impl Sql {
                 self.statements.delete(DELETE, lock.as_str(), *place as f64)?;
             }
             many => {
-                let rows = Rows::new(many, |_| Vec::new());
-                self.statements.delete_many(DELETE_MANY, &rows.text, &rows.bytes)?;
+                for rows in Rows::new(many, |_| Vec::new()) {
+                    self.statements.delete_many(DELETE_MANY, &rows.text, &rows.bytes)?;
+                }
             }
         }
         let record = |change: &Change<'_>| change.entry.map(record::write).unwrap_or_default();
@@ -195,11 +232,50 @@ impl Sql {
                 self.statements.put(PUT, change.lock.as_str(), place, &record(change), change.at as f64)?;
             }
             [first, ..] => {
-                let rows = Rows::new(put, record);
-                self.statements.put_many(PUT_MANY, &rows.text, &rows.bytes, first.at as f64)?;
+                for rows in Rows::new(put, record) {
+                    self.statements.put_many(PUT_MANY, &rows.text, &rows.bytes, first.at as f64)?;
+                }
             }
         }
         Ok(())
+    }
+}
+
+/// The administrative acts that are kept beside the leases. What is written in a turn is one commit with the rest of it.
+pub struct Trail(Statements);
+
+impl Trail {
+    pub fn new(state: &DurableObjectState) -> Result<Self, Fault> {
+        Ok(Self(database(state)?.sql()))
+    }
+
+    /// Keeps one more, as JSON.
+    pub fn keep(&self, record: &str) -> Result<(), Fault> {
+        self.0.run(TRAIL).map_err(fault)?;
+        self.0.keep(KEEP, record).map_err(fault)?;
+        self.0.forget(FORGET, f64::from(KEPT)).map_err(fault).map(|_| ())
+    }
+
+    /// A page, as the JSON that it is answered with.
+    pub fn page(&self, page: &Page) -> Result<String, Fault> {
+        self.0.run(TRAIL).map_err(fault)?;
+        let cursor = self.0.page(PAGE, page.before as f64, f64::from(page.size)).map_err(fault)?;
+        let rows = cursor.to_array();
+        let mut text = String::from("{\"acts\":[");
+        let mut last = 0;
+        for (at, row) in rows.iter().enumerate() {
+            if at > 0 {
+                text.push(',');
+            }
+            text.push_str(&value(&row, "record")?.as_string().unwrap_or_default());
+            last = value(&row, "id")?.as_f64().unwrap_or_default() as u64;
+        }
+        text.push(']');
+        if rows.length() == page.size {
+            text.push_str(&format!(",\"cursor\":\"{last}\""));
+        }
+        text.push('}');
+        Ok(text)
     }
 }
 
@@ -219,6 +295,20 @@ fn text(cursor: Result<SqlStorageCursor, JsValue>) -> Result<String, Fault> {
     value(&first(cursor)?, VALUE).map(|value| value.as_string().unwrap_or_default())
 }
 
+/// The entries of rows `{ lock, place, record }`, each with the name of its lock.
+fn entries(cursor: Result<SqlStorageCursor, JsValue>) -> Result<Vec<(String, Entry)>, Fault> {
+    let [lock, place, record] = ["lock", "place", "record"].map(JsValue::from);
+    let column = |row: &JsValue, name: &JsValue| Reflect::get(row, name).map_err(fault);
+    let rows = cursor.map_err(fault)?.to_array();
+    let entry = |row: JsValue| {
+        let lock = column(&row, &lock)?.as_string().ok_or_else(damaged)?;
+        let place = column(&row, &place)?.as_f64().ok_or_else(damaged)?;
+        let record = Uint8Array::new(&column(&row, &record)?).to_vec();
+        Ok((lock, record::read(place as Place, &record)?))
+    };
+    rows.iter().map(entry).collect()
+}
+
 /// Rows for one statement: `[[place,start,length,start,length],..]`, where in the bytes each name and record are.
 #[derive(Default)]
 struct Rows {
@@ -227,7 +317,9 @@ struct Rows {
 }
 
 impl Rows {
-    fn new(changes: &[&Change<'_>], record: impl Fn(&Change<'_>) -> Vec<u8>) -> Self {
+    /// In several parts where they are long.
+    fn new(changes: &[&Change<'_>], record: impl Fn(&Change<'_>) -> Vec<u8>) -> Vec<Self> {
+        let mut parts = Vec::new();
         let mut rows = Self::default();
         for change in changes {
             rows.text.push(if rows.text.is_empty() { '[' } else { ',' });
@@ -235,9 +327,17 @@ impl Rows {
             rows.add(change.lock.as_str().as_bytes());
             rows.add(&record(change));
             rows.text.push(']');
+            if rows.bytes.len() > PART_BYTES {
+                parts.push(std::mem::take(&mut rows));
+            }
         }
-        rows.text.push(']');
-        rows
+        if !rows.text.is_empty() {
+            parts.push(rows);
+        }
+        for rows in &mut parts {
+            rows.text.push(']');
+        }
+        parts
     }
 
     fn add(&mut self, part: &[u8]) {
@@ -276,6 +376,10 @@ fn end_of(prefix: &str) -> String {
 
 fn fault(error: JsValue) -> Fault {
     Fault(String::from(Object::from(error).to_string()))
+}
+
+fn database(state: &DurableObjectState) -> Result<Database, Fault> {
+    state.storage().map(JsCast::unchecked_into).map_err(fault)
 }
 
 fn damaged() -> Fault {

@@ -1,35 +1,63 @@
 //! A turn as text: what JavaScript hands over of it, and what it is told.
 //!
-//! Each line in is `ticket TAB verb TAB subject TAB content`. For a command `subject` is the lock, as JSON, and `content`
-//! its fields, as JSON, or `~` and a JSON string that holds the text of them as it came over HTTP. What is wrong with a
-//! line is wrong with that call alone. For a socket `subject` is its connection:
+//! Each line in is `ticket TAB verb TAB subject TAB caller TAB content`. For a command `subject` is the lock, as JSON,
+//! `caller` is who asks ([`Caller::read`]), and `content` its fields, as JSON, or `~` and a JSON string that holds the
+//! text of them as it came over HTTP. What is wrong with a line is wrong with that call alone. `metrics` has the number of
+//! open sockets as its content, `audit` its fields. For a socket `subject` is its connection:
 //!
 //! | verb | content |
 //! | --- | --- |
 //! | `frame` | `~` and a JSON string that holds a message of it |
 //! | `close` | `null`: it has closed |
+//! | `cut` | `null`: it is gone, and has not said so |
 //! | `resume` | a JSON list of the prefixes that it watched before this core was started |
 //!
 //! The first line out is `wakeInMs TAB ringInMs TAB dueInMs`, each empty where there is none. After it, in this order:
 //! `ticket TAB` and an [`Answer`] per call that is answered; `= TAB connection TAB` and the JSON list of what that socket
-//! watches from now on; `> TAB connection TAB` and the JSON of a message to that socket.
+//! watches from now on; `> TAB connection TAB` and the JSON of a message to that socket; `* TAB` and the JSON of a line for
+//! the log; `+ TAB` and the JSON `[event, lock, reason, fence, waitedMs]` of something that is to be counted elsewhere.
 
 use std::fmt::Write;
 
-use crate::command::{Refusal, Reply, Request};
+use crate::command::{Command, Refusal, Reply, Request};
+use crate::engine::Event;
 use crate::json::Json;
 use crate::ledger::{Fault, Storage};
-use crate::service::{Call, Service, Ticket, Turn};
-use crate::types::{Connection, Expected, Ms};
+use crate::service::{Call, Happened, Service, Ticket, Turn};
+use crate::types::{Connection, Expected, Fence, Ms};
 use crate::wire::{self, Frame, Framed, Op};
+use crate::worker::access::{Caller, Right};
+use crate::worker::audit::{self, Attempt, Page};
 use crate::worker::json;
-use crate::worker::routes::Answer;
+use crate::worker::meter::{self, Meter};
+use crate::worker::routes::{Answer, refused};
+use crate::worker::storage::Trail;
+
+/// The space that has a turn, and what it is watched with.
+pub struct Host<'a> {
+    pub space: &'a str,
+    pub meter: &'a mut Meter,
+    pub trail: &'a dyn Fn() -> Result<Trail, Fault>,
+    /// Whether events are counted elsewhere, too.
+    pub has_events: bool,
+    /// Commands that one socket may have in a turn.
+    pub commands_per_socket: usize,
+}
 
 /// The text of one turn, understood.
 #[derive(Default)]
 pub struct Batch {
     calls: Vec<Call>,
+    attempts: Vec<Attempt>,
+    /// Lines for the log.
+    lines: Vec<String>,
+    /// Commands of each socket so far.
+    commands: Vec<(Connection, usize)>,
+    /// Who asks for the metrics, and how many sockets are open.
+    metrics: Vec<(Ticket, u64)>,
+    pages: Vec<(Ticket, Page)>,
     closed: Vec<Connection>,
+    cut_off: Vec<Connection>,
     resumed: Vec<(Connection, String)>,
     frames: Vec<OpenFrame>,
     /// Calls that have nothing to say but that they are done.
@@ -55,22 +83,35 @@ const FRAME_BITS: u32 = 16;
 
 impl Batch {
     /// Reads a turn. A line that no JavaScript of ours writes is passed over.
-    pub fn read(text: &str) -> Self {
+    pub fn read(text: &str, host: &Host<'_>) -> Self {
         let mut batch = Self::default();
         for line in text.lines() {
-            batch.line(line);
+            batch.line(line, host);
         }
         batch
     }
 
-    fn line(&mut self, line: &str) -> Option<()> {
-        let mut parts = line.splitn(4, '\t');
-        let (ticket, verb, subject, content) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+    fn line(&mut self, line: &str, host: &Host<'_>) -> Option<()> {
+        let mut parts = line.splitn(5, '\t');
+        let (ticket, verb, subject) = (parts.next()?, parts.next()?, parts.next()?);
+        let (caller, content) = (Caller::read(parts.next()?), parts.next()?);
         let ticket = ticket.parse().ok()?;
         match verb {
-            "frame" => self.frame(ticket, Connection(subject.parse().ok()?), content),
+            "frame" => self.frame(ticket, Connection(subject.parse().ok()?), &caller, content, host),
+            "metrics" => match caller.needs(Right::Read) {
+                Ok(()) => self.metrics.push((ticket, content.parse().unwrap_or_default())),
+                Err(refusal) => self.calls.push(Call { ticket, via: None, request: Err(refusal) }),
+            },
+            "audit" => match caller.needs(Right::Admin).and_then(|()| Page::read(&json::read(content, "body")?)) {
+                Ok(page) => self.pages.push((ticket, page)),
+                Err(refusal) => self.calls.push(Call { ticket, via: None, request: Err(refusal) }),
+            },
             "close" => {
                 self.closed.push(Connection(subject.parse().ok()?));
+                self.done.push(ticket);
+            }
+            "cut" => {
+                self.cut_off.push(Connection(subject.parse().ok()?));
                 self.done.push(ticket);
             }
             "resume" => {
@@ -84,12 +125,37 @@ impl Batch {
             }
             #[cfg(feature = "faults")]
             "panic" => panic!("told to"),
-            op => self.calls.push(Call { ticket, via: None, request: request(Op::from_name(op)?, subject, content) }),
+            op => {
+                let request = request(Op::from_name(op)?, subject, content);
+                self.call(ticket, None, &caller, request, host);
+            }
         }
         Some(())
     }
 
-    fn frame(&mut self, ticket: Ticket, via: Connection, content: &str) {
+    /// Takes up a command, if whoever asks may ask it.
+    fn call(
+        &mut self,
+        ticket: Ticket,
+        via: Option<Connection>,
+        caller: &Caller,
+        request: Result<Request, Refusal>,
+        host: &Host<'_>,
+    ) {
+        let permitted = request.and_then(|request| match caller.permit(&request) {
+            Ok(()) => Ok(request),
+            Err(refusal) => {
+                self.lines.push(refused(&refusal, host.space, op_of(&request).name(), caller.key()));
+                Err(refusal)
+            }
+        });
+        if let Ok(request) = &permitted {
+            self.attempts.extend(Attempt::of(ticket, caller, via.is_some(), request));
+        }
+        self.calls.push(Call { ticket, via, request: permitted });
+    }
+
+    fn frame(&mut self, ticket: Ticket, via: Connection, caller: &Caller, content: &str, host: &Host<'_>) {
         let (frame, is_understood) = match body(content) {
             Ok(json) => (wire::frame(json), true),
             Err((id, refusal)) => (Frame::One(Framed { id, request: Err(refusal) }), false),
@@ -109,24 +175,55 @@ impl Batch {
         };
         let base = FRAMED | ((self.frames.len() as Ticket) << FRAME_BITS);
         self.frames.push(open);
-        let call = |(at, command): (usize, Framed)| Call {
-            ticket: base | at as Ticket,
-            via: Some(via),
-            request: command.request,
-        };
-        self.calls.extend(commands.into_iter().enumerate().map(call));
+        for (at, command) in commands.into_iter().enumerate() {
+            let request =
+                if self.count(via) > host.commands_per_socket { Err(Refusal::TooMany) } else { command.request };
+            self.call(base | at as Ticket, Some(via), caller, request, host);
+        }
+    }
+
+    /// How many commands this is of that socket. The lines of one mostly follow one another.
+    fn count(&mut self, via: Connection) -> usize {
+        let at = self.commands.iter().rposition(|(other, _)| *other == via).unwrap_or_else(|| {
+            self.commands.push((via, 0));
+            self.commands.len() - 1
+        });
+        self.commands.get_mut(at).map_or(0, |(_, count)| {
+            *count += 1;
+            *count
+        })
     }
 
     /// Carries it out, and says what JavaScript is to say.
     ///
     /// # Errors
     /// As [`Service::turn`].
-    pub fn carry_out<S: Storage>(self, service: &mut Service<S>, space: &str, now: Ms) -> Result<String, Fault> {
-        let Batch { calls, closed, resumed, mut frames, done } = self;
+    pub fn carry_out<S: Storage>(
+        self,
+        service: &mut Service<S>,
+        host: &mut Host<'_>,
+        now: Ms,
+    ) -> Result<String, Fault> {
+        let Batch { calls, closed, cut_off, resumed, mut frames, done, attempts, mut lines, metrics, pages, .. } = self;
+        let space = host.space;
+        let commands = calls.len();
         for (connection, prefix) in resumed {
             service.watch_again(connection, prefix);
         }
-        let turn = service.turn(calls, &closed, now)?;
+        for connection in cut_off {
+            service.cut_off(connection);
+        }
+        let mut turn = service.turn(calls, &closed, now)?;
+        let census = if metrics.is_empty() { None } else { Some(service.census(now, &mut turn)?) };
+        host.meter.note(&turn, commands);
+        for attempt in attempts {
+            if let Some(record) = attempt.record(&turn.events, now) {
+                lines.push(audit::line(&record, space));
+                if !attempt.is_own {
+                    (host.trail)()?.keep(&record)?;
+                }
+            }
+        }
         let mut text = head(&turn);
         for (ticket, reply) in &turn.answers {
             let framed = ticket.checked_sub(FRAMED).and_then(|rest| {
@@ -141,6 +238,13 @@ impl Batch {
         for ticket in done {
             write_answer(&mut text, ticket, &Reply::Released, space);
         }
+        for (ticket, sockets) in metrics {
+            let _ = write!(text, "\n{ticket}\t");
+            Answer::text(&host.meter.text(census.unwrap_or_default(), sockets)).write(&mut text);
+        }
+        for (ticket, page) in pages {
+            let _ = write!(text, "\n{ticket}\t200\treply\t\t{}", (host.trail)()?.page(&page)?);
+        }
         for frame in frames {
             write_frame(&mut text, frame, service);
         }
@@ -148,7 +252,62 @@ impl Batch {
             let _ = write!(text, "\n>\t{connection}\t");
             json::write(&wire::push(push, space), &mut text);
         }
+        for line in lines {
+            let _ = write!(text, "\n*\t{line}");
+        }
+        if host.has_events {
+            write_events(&mut text, &turn);
+        }
         Ok(text)
+    }
+}
+
+/// What happened in a turn, and what its callers were told.
+fn write_events(text: &mut String, turn: &Turn) {
+    for Happened { lock, event, .. } in &turn.events {
+        let (name, reason, fence, waited) = match *event {
+            Event::Queued => ("queued", "", None, 0),
+            Event::Acquired { fence } => ("granted", "", Some(fence), 0),
+            Event::Granted { fence, waited, .. } => ("granted", "waited", Some(fence), waited),
+            Event::Left { .. } => ("left", "", None, 0),
+            Event::Lapsed { .. } => ("left", "lapsed", None, 0),
+            Event::Released { fence } => ("released", "", Some(fence), 0),
+            Event::Ended { fence, reason, .. } => ("lost", wire::lost_name(reason), Some(fence), 0),
+        };
+        write_event(text, [name, lock.as_str(), reason], fence, waited);
+    }
+    for (_, reply) in &turn.answers {
+        if let Some(reason) = meter::refusal(reply) {
+            write_event(text, ["refused", "", reason], None, 0);
+        } else if let Reply::Renewed { lease } = reply {
+            write_event(text, ["renewed", lease.lock.as_str(), ""], Some(lease.fence), 0);
+        }
+    }
+}
+
+fn write_event(text: &mut String, texts: [&str; 3], fence: Option<Fence>, waited: Ms) {
+    text.push_str("\n+\t[");
+    for part in texts {
+        json::write_string(part, text);
+        text.push(',');
+    }
+    let fence = fence.map_or(0, Fence::value);
+    text.push_str(&[&fence.to_string(), ",", &waited.to_string(), "]"].concat());
+}
+
+fn op_of(request: &Request) -> Op {
+    match request {
+        Request::List(_) => Op::List,
+        Request::Watch(_) => Op::Watch,
+        Request::Unwatch(_) => Op::Unwatch,
+        Request::Lock { command, .. } => match command {
+            Command::Acquire(_) => Op::Acquire,
+            Command::Renew(_) => Op::Renew,
+            Command::Release(_) => Op::Release,
+            Command::Cancel(_) => Op::Cancel,
+            Command::Inspect => Op::Inspect,
+            Command::Revoke(_) => Op::Revoke,
+        },
     }
 }
 

@@ -2,58 +2,77 @@
 // WebAssembly and, in the Durable Object, one commit. The in-process store of the npm package uses
 // the same class over another core.
 
-/** Something asked of the core. `lock` and `fields` are as the caller gave them: the core judges them. */
-export type Call = readonly [ticket: number, op: string, lock: unknown, fields: unknown];
+/**
+ * Something asked of the core. `lock` and `fields` are as the caller gave them: the core judges them. `caller` is on whose
+ * behalf, where that is not the account's own code.
+ */
+export type Call = readonly [
+  ticket: number,
+  op: string,
+  lock: unknown,
+  fields: unknown,
+  caller?: string,
+];
 
 /** An HTTP status, and the reply's fields in the form that the core makes. */
 export type Answer<Reply> = readonly [status: number, reply: Reply];
 
-/** A message to the socket of that number. */
-export type Push = readonly [connection: number, text: string];
+/** A message to whoever goes by that number: as text to a socket. */
+export type Push<Message = string> = readonly [connection: number, message: Message];
 
 /** What a turn came to. */
-export interface Turned<Reply> {
+export interface Turned<Reply, Message = string> {
   /** Answers to calls of this turn or of earlier ones. A call that waits is not among them yet. */
   readonly answers: Iterable<readonly [ticket: number, ...Answer<Reply>]>;
   /** Somebody waits for something that may be due then; null when nobody does. */
   readonly wakeInMs: number | null;
   /** What sockets are told without having asked: to be sent after the answers. */
-  readonly pushes?: Iterable<Push>;
+  readonly pushes?: Iterable<Push<Message>>;
   /** The core started anew before this turn: it knows nothing of the tickets of earlier turns. */
   readonly restarted?: boolean;
 }
 
 /** Where decisions are made: synchronously, and durably before it returns. */
-export interface Core<Reply> {
+export interface Core<Reply, Message = string> {
   /**
    * Carries out the calls of a turn, in order, and whatever is due by itself. Where it throws, nothing
    * of the turn is told to anybody; the core then forgets what it knew and starts anew by itself.
    */
-  turn(calls: readonly Call[]): Turned<Reply>;
+  turn(calls: readonly Call[]): Turned<Reply, Message>;
   /** What a caller is told whose call may or may not have been carried out. */
   readonly unavailable: Answer<Reply>;
 }
 
-export class Turns<Reply> {
-  readonly #core: Core<Reply>;
-  readonly #onPush: (...push: Push) => void;
+export class Turns<Reply, Message = string> {
+  readonly #core: Core<Reply, Message>;
+  readonly #onPush: (...push: Push<Message>) => void;
   /** Those who await an answer, by ticket; tickets only grow. */
   readonly #open = new Map<number, (answer: Answer<Reply>) => void>();
   #lastTicket = 0;
   #calls: Call[] = [];
   /** Those who await the next turn itself. */
   #onlookers: (() => void)[] = [];
-  #soon: ReturnType<typeof setTimeout> | undefined;
+  #isSet = false;
+  readonly #schedule: (turn: () => void) => void;
   #wake: ReturnType<typeof setTimeout> | undefined;
 
-  constructor(core: Core<Reply>, onPush: (...push: Push) => void = () => {}) {
+  /**
+   * `schedule` has a turn after the events that are already there: by a zero timer unless given. A microtask would
+   * have one after each of them.
+   */
+  constructor(
+    core: Core<Reply, Message>,
+    onPush: (...push: Push<Message>) => void = () => {},
+    schedule: (turn: () => void) => void = (turn) => setTimeout(turn, 0),
+  ) {
     this.#core = core;
     this.#onPush = onPush;
+    this.#schedule = schedule;
   }
 
   /** Asks in the next turn. Never rejects. */
-  call(op: string, lock: unknown, fields: unknown): Promise<Answer<Reply>> {
-    return new Promise((resolve) => this.post(op, lock, fields, resolve));
+  call(op: string, lock: unknown, fields: unknown, caller?: string): Promise<Answer<Reply>> {
+    return new Promise((resolve) => this.post(op, lock, fields, resolve, caller));
   }
 
   /** As {@link call}. `onAnswer` is called before anything of the same turn is pushed. */
@@ -62,10 +81,13 @@ export class Turns<Reply> {
     lock: unknown,
     fields: unknown,
     onAnswer: (answer: Answer<Reply>) => void,
+    caller?: string,
   ): void {
     const ticket = ++this.#lastTicket;
     this.#open.set(ticket, onAnswer);
-    this.#calls.push([ticket, op, lock, fields]);
+    this.#calls.push(
+      caller === undefined ? [ticket, op, lock, fields] : [ticket, op, lock, fields, caller],
+    );
     this.#setTurn();
   }
 
@@ -77,12 +99,13 @@ export class Turns<Reply> {
     });
   }
 
-  /** A zero timer runs after the events that are already there; a microtask would run after each of them. */
   #setTurn(): void {
-    this.#soon ??= setTimeout(() => {
-      this.#soon = undefined;
+    if (this.#isSet) return;
+    this.#isSet = true;
+    this.#schedule(() => {
+      this.#isSet = false;
       this.#turn();
-    }, 0);
+    });
   }
 
   #turn(): void {

@@ -1,16 +1,24 @@
 // What a Worker exports: the lease store, and the HTTP handler in front of it.
-import { public_route, route, unavailable } from "#glue/worker.js";
+import { route, unavailable } from "#glue/worker.js";
 import { DurableObject } from "cloudflare:workers";
-import { answer, Body, type Reply, SpaceCore } from "./core.ts";
-import { serve } from "./http.ts";
+import { answer, Body, nameOf, type Reply, SpaceCore } from "./core.ts";
+import { count } from "./events.ts";
+import { gateOf, type Settings } from "./gate.ts";
+import { PASS_HEADER, type RateLimit, serveAnybody } from "./handler.ts";
+import { refused, serve } from "./http.ts";
+import { log } from "./log.ts";
 import { Sockets } from "./sockets.ts";
 import { type Answer, Turns } from "./turns.ts";
 
-export interface Env {
+import { restart } from "./wasm.ts";
+
+export interface Env extends Settings {
   /** The lease stores: one object is one space. */
   readonly LEASES: DurableObjectNamespace<LeaseStore>;
-  /** "true" lets everybody in over HTTP: local development only. */
-  readonly LEASEHOLD_OPEN?: string;
+  /** How often a key, or an address without one, may ask. */
+  readonly LEASEHOLD_RATE_LIMIT?: RateLimit;
+  /** Where each event of a space is counted, too. */
+  readonly LEASEHOLD_EVENTS?: AnalyticsEngineDataset;
   /** What serves the addresses that are not of this API. */
   readonly ASSETS?: Fetcher;
 }
@@ -49,7 +57,8 @@ export class LeaseStore extends DurableObject<Env> {
 
   constructor(state: DurableObjectState, env: Env) {
     super(state, env);
-    const core = new SpaceCore(state, {
+    const dataset = env.LEASEHOLD_EVENTS;
+    const core = new SpaceCore(state, env, {
       onDue: (ringInMs, dueInMs) => {
         this.#ringInMs = ringInMs;
         this.#dueInMs = dueInMs;
@@ -58,9 +67,10 @@ export class LeaseStore extends DurableObject<Env> {
       wakefulMs: WAKEFUL_MS,
       watchers: () => this.#sockets.watchers(),
       onWatch: (connection, prefixes) => this.#sockets.setWatching(connection, prefixes),
+      onEvents: dataset && ((events) => count(dataset, nameOf(state), events)),
     });
     this.turns = new Turns(core, (connection, text) => this.#sockets.push(connection, text));
-    this.#sockets = new Sockets(state, this.turns);
+    this.#sockets = new Sockets(state, env, this.turns);
   }
 
   /** Asks for a lease; with `waitMs`, in a queue. */
@@ -98,31 +108,42 @@ export class LeaseStore extends DurableObject<Env> {
     return this.#call("revoke", lock, fields);
   }
 
-  /** A call as {@link handler} found it in a request. */
-  carry(op: string, lock: unknown, sent: Sent): Promise<Answer<Reply>> {
-    return this.turns.call(op, lock, "body" in sent ? new Body(sent.body) : sent.fields);
+  /** What the space has done since its object started, as Prometheus reads it. */
+  async metrics(): Promise<string> {
+    const [, reply] = await this.#ask("metrics", null, null);
+    return JSON.parse(reply.text) as string;
+  }
+
+  /** A page of the administrative acts that came over HTTP or a socket, the latest first. */
+  audit(fields: Fields = {}): Promise<Fields> {
+    return this.#call("audit", null, fields);
+  }
+
+  /** A call as {@link handler} found it in a request, and on whose behalf: see access.rs. */
+  carry(op: string, lock: unknown, sent: Sent, caller: string): Promise<Answer<Reply>> {
+    return this.#ask(op, lock, "body" in sent ? new Body(sent.body) : sent.fields, caller ?? ":");
   }
 
   /** The HTTP of {@link handler}, for the account's own code: without its access check. */
   override fetch(request: Request): Promise<Response> {
-    return serve(
-      request,
-      route,
-      (_, op, lock, fields) => this.turns.call(op, lock, fields),
-      async () => this.#sockets.accept(),
-    );
+    const { method, url, headers } = request;
+    return serve(request, {
+      find: (contentType, length) => route(method, url, contentType, length),
+      carry: (_, op, lock, fields) => this.#ask(op, lock, fields),
+      open: async () => this.#sockets.accept(request, headers.get(PASS_HEADER) ?? undefined),
+    });
   }
 
   override webSocketMessage(socket: WebSocket, message: string | ArrayBuffer): void {
     this.#sockets.hear(socket, message);
   }
 
-  override webSocketClose(socket: WebSocket): void {
-    this.#sockets.gone(socket);
+  override webSocketClose(socket: WebSocket, code: number): void {
+    this.#sockets.gone(socket, code);
   }
 
   override webSocketError(socket: WebSocket): void {
-    this.#sockets.gone(socket);
+    this.#sockets.gone(socket, 1006);
   }
 
   /** Serves those who wait and sleep, and cleans up. Whoever asks is served without it. */
@@ -141,8 +162,12 @@ export class LeaseStore extends DurableObject<Env> {
   }
 
   async #call(op: string, lock: unknown, fields: unknown): Promise<Fields> {
-    const [, reply] = await this.turns.call(op, lock, fields);
+    const [, reply] = await this.#ask(op, lock, fields);
     return JSON.parse(reply.text) as Fields;
+  }
+
+  #ask(op: string, lock: unknown, fields: unknown, caller?: string): Promise<Answer<Reply>> {
+    return this.turns.call(op, lock, op === "metrics" ? this.#sockets.count : fields, caller);
   }
 
   /** Sets the alarm where none is set that rings early enough, or where the one that was set did not ring. */
@@ -162,7 +187,14 @@ export class LeaseStore extends DurableObject<Env> {
     const isSet = now - CLEAN_UP_MS < this.#alarmAt && this.#alarmAt <= wanted + slack;
     if (isSet || inMs === Infinity) return;
     this.#alarmAt = wanted;
-    this.ctx.storage.setAlarm(wanted).catch(() => (this.#alarmAt = 0));
+    const set = () => {
+      if (this.#alarmAt !== wanted) return;
+      this.ctx.storage.setAlarm(wanted).catch(() => (this.#alarmAt = 0));
+    };
+    // An alarm is a row. That for clean-up is no command's: it is written a moment later. Should the object be
+    // killed before, the next event sets it.
+    if (ring < cleanUp) set();
+    else setTimeout(set, SOON_MS);
   }
 }
 
@@ -173,13 +205,20 @@ function isFar(lengthMs: number | null): lengthMs is number {
 
 /** The Worker in front of the lease stores: `export default handler`, or call it for some addresses. */
 export const handler = {
-  fetch(request: Request, env: Env): Promise<Response> {
-    const find = (method: string, url: string, contentType: string, length: number) =>
-      public_route(method, url, contentType, length, env.LEASEHOLD_OPEN);
-    const assets = env.ASSETS;
-    const elsewhere = assets && (() => assets.fetch(request));
-    const open = (space: string) => env.LEASES.get(env.LEASES.idFromName(space)).fetch(request);
-    return serve(request, find, (...call) => forward(env, ...call), open, elsewhere);
+  async fetch(request: Request, env: Env): Promise<Response> {
+    try {
+      return await serveAnybody(request, gateOf(env), {
+        carry: (...call) => forward(env, ...call),
+        open: (space, passed) => open(env, space, passed),
+        assets: env.ASSETS,
+        rateLimit: env.LEASEHOLD_RATE_LIMIT,
+      });
+    } catch (error) {
+      const isTrap = error instanceof WebAssembly.RuntimeError;
+      log("error", { event: isTrap ? "reset" : "failed", detail: String(error) });
+      if (isTrap) restart();
+      return refused("unavailable");
+    }
   },
 };
 
@@ -191,14 +230,24 @@ async function forward(
   op: string,
   lock: unknown,
   fields: unknown,
+  caller: string,
 ): Promise<Answer<Reply>> {
   try {
     const stub = env.LEASES.get(env.LEASES.idFromName(space));
     const sent = fields instanceof Body ? { body: fields.text } : { fields };
     // What arrives is disposable beside what was sent, since it might have held stubs.
-    return (await stub.carry(op, lock, sent)) as unknown as Answer<Reply>;
+    return (await stub.carry(op, lock, sent, caller)) as unknown as Answer<Reply>;
   } catch {
     // Overloaded, restarted or out of reach: for the client it is the same, and safe to repeat.
     return answer(unavailable().split("\t"));
+  }
+}
+
+async function open(env: Env, space: string, request: Request): Promise<Response | undefined> {
+  try {
+    const response = await env.LEASES.get(env.LEASES.idFromName(space)).fetch(request);
+    return response.webSocket ? response : undefined;
+  } catch {
+    return undefined;
   }
 }

@@ -394,6 +394,134 @@ export const cases: Record<string, (world: World) => Promise<void>> = {
     await held.release();
   },
 
+  async "calls of one client reach the store in the order made"({ client, name }) {
+    const lock = name();
+    const locks = client();
+    const holder = await locks.acquire(lock);
+    const order = Array.from({ length: 10 }, (_, index) => index);
+    const waits = order.map((index) => locks.acquire(lock, { info: index }));
+    const { waiters } = await locks.inspect(lock);
+    assert.deepEqual(
+      waiters.map(({ info }) => info),
+      order,
+    );
+    void holder.release();
+    for (const wait of waits) await (await wait).release();
+  },
+
+  async "an election: one leads, the next one follows, and everybody sees who"({ client, name }) {
+    const lock = name();
+    const terms: string[] = [];
+    const controllers = ["one", "two"].map(() => new AbortController());
+    const candidates = ["one", "two"].map((who, index) => {
+      const { signal } = controllers[index]!;
+      return client().elect(lock, { signal, info: who, ttlMs: 600 }, async (term) => {
+        terms.push(who);
+        await new Promise((resolve) => term.signal.addEventListener("abort", resolve));
+        throw new Error("its term is over");
+      });
+    });
+    const outcomes = candidates.map((candidate) => candidate.catch((error: Error) => error.name));
+    await until(async () => (await client().inspect(lock)).waiters.length === 1);
+    const [leader] = (await client().inspect(lock)).holders;
+    assert.deepEqual(terms, [leader?.info]);
+    // Deposed: it campaigns again, behind the other.
+    await client().revoke(lock);
+    await until(() => terms.length === 2);
+    assert.notEqual(terms[0], terms[1]);
+    await until(async () => (await client().inspect(lock)).waiters.length === 1);
+    controllers[terms[1] === "one" ? 0 : 1]!.abort();
+    await until(() => terms.length === 3);
+    assert.equal(terms[2], terms[0]);
+    for (const controller of controllers) controller.abort();
+    assert.deepEqual(await Promise.all(outcomes), ["AbortError", "AbortError"]);
+    await until(async () => (await client().inspect(lock)).holders.length === 0);
+  },
+
+  async "an election ends with the callback's own error, and goes on when it returns"({
+    client,
+    name,
+  }) {
+    const lock = name();
+    let terms = 0;
+    const own = new Error("mine");
+    const election = client().elect(lock, {}, () => {
+      terms += 1;
+      if (terms === 3) throw own;
+    });
+    await assert.rejects(election, (error) => error === own);
+    assert.equal(terms, 3);
+    assert.deepEqual((await client().inspect(lock)).holders, []);
+  },
+
+  async "requestAll: all of them, in the order given, and then none"({ client, name }) {
+    const names = [name(), name(), name()].reverse();
+    const locks = client();
+    const done = await locks.requestAll([...names, names[0]!], async (leases) => {
+      assert.deepEqual(
+        leases.map(({ lock, held }) => [lock, held]),
+        [...names, names[0]].map((lock) => [lock, true]),
+      );
+      assert.equal(
+        await locks.requestAll([names[1]!], { ifAvailable: true }, (none) => none),
+        null,
+      );
+      return "done";
+    });
+    assert.equal(done, "done");
+    for (const lock of names) assert.deepEqual((await locks.inspect(lock)).holders, []);
+    assert.equal(await locks.requestAll([], (leases) => leases.length), 0);
+  },
+
+  async "requestAll: nothing is kept where one is not to be had in time"({ client, name }) {
+    const [free, taken] = [name(), name()];
+    const locks = client();
+    const holder = await client().acquire(taken);
+    const never = () => assert.fail("ran");
+    const start = performance.now();
+    await rejectsWith("timeout", locks.requestAll([free, taken], { waitMs: 200 }, never));
+    assert.ok(performance.now() - start < 2_000);
+    await rejectsWith("held", locks.requestAll([free, taken], { waitMs: 0 }, never));
+    const signal = AbortSignal.timeout(50);
+    await assert.rejects(locks.requestAll([taken, free], { signal }, never), {
+      name: "TimeoutError",
+    });
+    assert.deepEqual((await locks.inspect(free)).holders, []);
+    await holder.release();
+    assert.equal(await locks.requestAll([free, taken], () => "both"), "both");
+  },
+
+  async "requestAll: two who name the same locks in another order never wait for each other"({
+    client,
+    name,
+  }) {
+    const [a, b, c] = [name(), name(), name()];
+    const [one, other] = [client(), client()];
+    let inside = 0;
+    const section = async () => {
+      assert.equal(++inside, 1);
+      await sleep(1);
+      inside -= 1;
+    };
+    const rounds = Array.from({ length: 10 }, () => [
+      one.requestAll([a, b, c], section),
+      other.requestAll([c, b, a], section),
+    ]);
+    await Promise.all(rounds.flat());
+  },
+
+  async "requestAll: one that is lost is all that are lost"({ client, name }) {
+    const [a, b] = [name(), name()];
+    const locks = client();
+    const all = locks.requestAll([a, b], { ttlMs: 600 }, async (leases) => {
+      await client().revoke(b);
+      await until(() => leases[1]!.signal.aborted);
+      assert.equal(leases[0]!.held, true);
+    });
+    await rejectsWith("lost", all);
+    assert.deepEqual((await locks.inspect(a)).holders, []);
+  },
+
   async "the classic protocol: acquire, start, stop, release"({ client, name }) {
     const lock = name();
     const mine = new DistributedLock(client(), lock, {
@@ -450,6 +578,85 @@ export const cases: Record<string, (world: World) => Promise<void>> = {
     await dispose.call(lock);
     assert.equal(lock.held, false);
     await dispose.call(lock);
+  },
+};
+
+/** The same for whoever can be told of changes. */
+export const watching: Record<string, (world: World) => Promise<void>> = {
+  async "watch begins with what there is and goes on with what happens"({ client, name }) {
+    const prefix = name();
+    const [a, b] = [`${prefix} a`, `${prefix} b`];
+    const locks = client();
+    const held = await locks.acquire(a, { info: "a" });
+    const changes = locks.watch({ prefix });
+    const next = async () => {
+      const { value } = await changes.next();
+      assert.ok(value && value.change !== "reset");
+      return [value.change, value.lock, value.fence];
+    };
+    const { value } = await changes.next();
+    assert.equal(value?.change, "present");
+    assert.deepEqual("holders" in value && value.holders[0]?.info, "a");
+    const lease = await client().acquire(b, { ttlMs: 150, renew: false });
+    assert.deepEqual(await next(), ["acquired", b, lease.fence]);
+    const wait = client().acquire(b);
+    assert.deepEqual(await next(), ["queued", b, undefined]);
+    assert.deepEqual(await next(), ["expired", b, lease.fence]);
+    const second = await wait;
+    assert.deepEqual(await next(), ["acquired", b, second.fence]);
+    await second.release();
+    assert.deepEqual(await next(), ["released", b, second.fence]);
+    const third = await client().acquire(b, { ttlMs: 100, renew: false });
+    assert.deepEqual(await next(), ["acquired", b, third.fence]);
+    // Also of what nobody waits for.
+    assert.deepEqual(await next(), ["expired", b, third.fence]);
+    await held.release();
+    assert.deepEqual(await next(), ["released", a, held.fence]);
+    await changes.return();
+    assert.deepEqual(await changes.next(), { value: undefined, done: true });
+  },
+
+  async "watch ends with its signal, and with its client"({ client, name }) {
+    const prefix = name();
+    const controller = new AbortController();
+    const reason = new Error("enough");
+    const changes = client().watch({ prefix, signal: controller.signal });
+    const next = changes.next();
+    await sleep(50);
+    controller.abort(reason);
+    await assert.rejects(next, (error) => error === reason);
+    const locks = client();
+    const open = locks.watch({ prefix }).next();
+    await sleep(50);
+    const closing = rejectsWith("closed", open);
+    await locks.close();
+    await closing;
+    assert.throws(() => locks.watch(), { code: "closed" });
+    assert.throws(() => client().watch({ prefix: "x".repeat(513) }), { field: "prefix" });
+  },
+};
+
+/** Takes its time, and matters only where a long wait goes another way than a short one. */
+export const waiting: Record<string, (world: World) => Promise<void>> = {
+  async "a wait of more than ten seconds is told when it is over, and a place in the queue is kept"({
+    client,
+    name,
+  }) {
+    const lock = name();
+    const holder = await client().acquire(lock);
+    const waits = ["one", "two"].map((info) => client().acquire(lock, { info }));
+    const controller = new AbortController();
+    const aborted = client().acquire(lock, { signal: controller.signal });
+    await sleep(12_000);
+    controller.abort(new Error("enough"));
+    await assert.rejects(aborted, /enough/);
+    await until(async () => (await client().inspect(lock)).waiters.length === 2);
+    const start = performance.now();
+    await holder.release();
+    const first = await waits[0]!;
+    assert.ok(first.held && performance.now() - start < 1_000);
+    await first.release();
+    await (await waits[1]!).release();
   },
 };
 

@@ -296,10 +296,14 @@ impl Model {
                 arrival
             }
         };
-        // One place, one open ask: the earlier one hears how things stand.
+        // One place, one open ask: the earlier one hears how things stand, and that it is not to be back at once.
         if let Some(at) = self.asks.iter().position(|ask| ask.arrival == arrival) {
             let earlier = self.asks.remove(at);
-            turn.answers.push((earlier.ticket, self.standing(arrival)));
+            let reply = match self.standing(arrival) {
+                Reply::Waiting { position, .. } => Reply::Waiting { position, retry_after: 1_000 },
+                other => other,
+            };
+            turn.answers.push((earlier.ticket, reply));
         }
         match via {
             None => {

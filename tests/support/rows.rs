@@ -87,6 +87,21 @@ impl Storage for Rows {
         range.map(|((_, place), row)| record::read(*place, &row.record)).collect()
     }
 
+    fn load_after(&mut self, after: Option<&Name>, rows: usize) -> Result<Vec<(Name, Vec<Entry>)>, Fault> {
+        let disk = self.0.borrow();
+        let beyond = disk.rows.iter().filter(|((name, _), _)| after.is_none_or(|after| name > after));
+        let mut locks: Vec<(Name, Vec<Entry>)> = Vec::new();
+        for (count, ((name, place), row)) in beyond.enumerate() {
+            let entry = record::read(*place, &row.record)?;
+            match locks.last_mut() {
+                Some((last, entries)) if last == name => entries.push(entry),
+                _ if count >= rows => break,
+                _ => locks.push((name.clone(), vec![entry])),
+            }
+        }
+        Ok(locks)
+    }
+
     fn names(&mut self, prefix: &str, after: Option<&Name>, count: usize) -> Result<Option<Vec<Name>>, Fault> {
         let disk = self.0.borrow();
         let mut names: Vec<Name> = disk

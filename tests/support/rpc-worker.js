@@ -1,9 +1,16 @@
 // The Worker under test, and what the tests need beside it: the stub's methods over HTTP, and stores
 // that can be made to fail.
+import { wasmBytes } from "./wasm-memory.js";
 import { handler, LeaseStore } from "./worker.js";
 
 /** Objects constructed in this isolate. */
 let constructed = 0;
+
+/** What objects that are constructed from now on take for the secret LEASEHOLD_KEYS. */
+let keys;
+
+/** What was written to the dataset that counts events. */
+const points = [];
 
 /** A lease store that counts what it writes, and fails when it is told to. */
 export class Store extends LeaseStore {
@@ -22,7 +29,8 @@ export class Store extends LeaseStore {
       written.alarms += 1;
       return setAlarm(at);
     };
-    super(state, env);
+    const LEASEHOLD_EVENTS = env.COUNT_EVENTS && { writeDataPoint: (point) => points.push(point) };
+    super(state, { ...env, ...(keys && { LEASEHOLD_KEYS: keys }), LEASEHOLD_EVENTS });
     constructed += 1;
     this.written = written;
     this.exec = exec;
@@ -31,6 +39,14 @@ export class Store extends LeaseStore {
   /** Rows and alarms written since the object was constructed. */
   countWritten() {
     return this.written;
+  }
+
+  setKeys(text) {
+    keys = text;
+  }
+
+  points() {
+    return points;
   }
 
   countConstructed() {
@@ -82,11 +98,77 @@ export class Store extends LeaseStore {
   ownName() {
     return this.ctx.id.name;
   }
+
+  /** The memory of WebAssembly, which all objects of this isolate share. */
+  countBytes() {
+    return wasmBytes();
+  }
+
+  /** Takes the locks of these numbers, all in one turn; resolves with their fences. */
+  async hold(from, count, ttlMs = 86_400_000) {
+    const asks = Array.from({ length: count }, (_, at) =>
+      this.acquire(`lock-${from + at}`, { token: `t${from + at}`, requestId: "r", ttlMs }),
+    );
+    return (await Promise.all(asks)).map(({ lease }) => lease.fence);
+  }
+
+  /** Takes so many locks and gives them back, a thousand in one turn. Resolves with how many were given back. */
+  async cycle(from, count) {
+    const atOnce = 1_000;
+    let released = 0;
+    for (let first = from; first < from + count; first += atOnce) {
+      const fences = await this.hold(first, atOnce);
+      const releases = fences.map((fence, at) =>
+        this.release(`lock-${first + at}`, { token: `t${first + at}`, fence }),
+      );
+      released += (await Promise.all(releases)).filter(
+        ({ status }) => status === "released",
+      ).length;
+    }
+    return released;
+  }
+
+  /** Copies the one entry that there is to so many other locks, past the store. */
+  sow(count) {
+    this.exec(
+      `INSERT INTO entry (lock, place, at, record)
+        WITH RECURSIVE number (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM number LIMIT ?1)
+        SELECT printf('sown-%07d', n), 1, at, record FROM number, entry`,
+      count,
+    );
+  }
 }
 
 /** Alarms never fire. */
 export class Deaf extends Store {
   alarm() {}
+}
+
+/** Its clock is turned by hand, and nothing happens in between. */
+export class ByHand extends Deaf {
+  /** Answers that nobody has fetched yet, by the number of their call. */
+  answers = [];
+
+  /**
+   * One turn at that instant, in which the storage may fail. Resolves with all that was answered since the last one. A call
+   * is its number, a method, and the arguments of that.
+   */
+  async turn(nowMs, calls, fails) {
+    Date.now = () => nowMs;
+    if (fails) {
+      // The first turn of a space makes the tables.
+      await this.turns.tick();
+      this.breakStorage();
+    }
+    for (const [call, method, ...args] of calls) {
+      void this[method](...args).then((reply) => this.answers.push([call, reply]));
+    }
+    await this.turns.tick();
+    // The promises of the answers have some way to go.
+    await new Promise((resolve) => setTimeout(resolve, 0));
+    if (fails) this.mendStorage();
+    return this.answers.splice(0);
+  }
 }
 
 export default {

@@ -12,7 +12,7 @@ const binary = (createRequire(import.meta.url)("workerd") as { default: string }
 
 export interface Options {
   /** The class of tests/support/rpc-worker.js that is bound as LEASES. */
-  readonly className?: "Store" | "Deaf";
+  readonly className?: "Store" | "Deaf" | "ByHand";
   /** Folder of worker.js and worker.wasm. */
   readonly artefact?: "dist" | "target/faults/dist";
   /** Text bindings. */
@@ -25,6 +25,7 @@ export class Workerd implements AsyncDisposable {
   readonly #directory: string;
   #process: ChildProcess | undefined;
   #port = 0;
+  #log = "";
 
   private constructor(options: Options, directory: string) {
     this.#options = options;
@@ -39,6 +40,11 @@ export class Workerd implements AsyncDisposable {
 
   get url(): string {
     return `http://127.0.0.1:${this.#port}`;
+  }
+
+  /** What the Worker has said so far. */
+  get log(): string {
+    return this.#log;
   }
 
   /** SIGKILL: nothing is put away. */
@@ -57,18 +63,18 @@ export class Workerd implements AsyncDisposable {
     const config = join(this.#directory, "config.capnp");
     await writeFile(config, configuration(this.#options, this.#directory, this.#port));
     const child = spawn(binary, ["serve", "--import-path=/", "--control-fd=3", config], {
-      stdio: ["ignore", "inherit", "pipe", "pipe"],
+      stdio: ["ignore", "pipe", "pipe", "pipe"],
     });
     this.#process = child;
     // Tests make the Worker fail on purpose: what it says is shown only when it does not start.
-    let complaints = "";
-    child.stderr?.setEncoding("utf8").on("data", (text: string) => {
-      complaints = (complaints + text).slice(-10_000);
-    });
+    const before = this.#log.length;
+    for (const output of [child.stdout, child.stderr]) {
+      output?.setEncoding("utf8").on("data", (text: string) => (this.#log += text));
+    }
     this.#port = await Promise.race([
       listening(child.stdio[3] as Readable),
       once(child, "exit").then(() => {
-        throw new Error(`workerd did not start: ${complaints}`);
+        throw new Error(`workerd did not start: ${this.#log.slice(before).slice(-10_000)}`);
       }),
     ]);
   }
@@ -111,6 +117,7 @@ const config :Workerd.Config = (
 const worker :Workerd.Worker = (
   modules = [
     (name = "rpc-worker.js", esModule = embed ${path("tests/support/rpc-worker.js")}),
+    (name = "wasm-memory.js", esModule = embed ${path("tests/support/wasm-memory.js")}),
     (name = "worker.js", esModule = embed ${path(artefact, "worker.js")}),
     (name = "worker.wasm", wasm = embed ${path(artefact, "worker.wasm")}),
   ],

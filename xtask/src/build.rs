@@ -6,11 +6,11 @@ use std::thread;
 use anyhow::{Result, anyhow};
 
 use crate::command::root;
-use crate::component::Component;
+use crate::component::{self, Component};
 use crate::wasm::Artefact;
 use crate::{bundle, tools};
 
-const WORKER: Artefact = Artefact { name: "worker", features: "worker", opt_level: "s" };
+const WORKER: Artefact = Artefact { name: "worker", features: "worker", opt_level: "z" };
 /// The Worker that panics when it is told to. It is for the tests, and never in `dist/`.
 const FAULTS: Artefact = Artefact { name: "faults", features: "worker,faults", opt_level: "s" };
 const BINDING: Artefact = Artefact { name: "binding", features: "binding", opt_level: "z" };
@@ -32,9 +32,20 @@ const PROVIDER: Component = Component {
     most_bytes: 150_000,
 };
 
+/// The same for hosts without asynchronous functions.
+const PROVIDER_SYNC: Component = Component {
+    artefact: Artefact { name: "provider-sync", features: "provider-sync", opt_level: "z" },
+    world: "provider-sync",
+    file: "dist/leasehold-provider-sync.component.wasm",
+    may_import: Some("wasi:"),
+    most_bytes: 150_000,
+};
+
+const COMPONENTS: [&Component; 3] = [&DECIDER, &PROVIDER, &PROVIDER_SYNC];
+
 /// The whole npm package, and the components.
 pub fn everything() -> Result<ExitCode> {
-    compile(&[&WORKER, &BINDING, &DECIDER.artefact, &PROVIDER.artefact])?;
+    compile(&[&[&WORKER, &BINDING], &COMPONENTS.map(|component| &component.artefact)[..]].concat())?;
     finish_worker()?;
     finish_binding()?;
     finish_components()?;
@@ -42,9 +53,15 @@ pub fn everything() -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What the tests need: the npm package, and the Worker with faults.
+/// The components as JavaScript: no part of the package, but tests and their types are made of them.
+pub fn components_in_javascript() -> Result<()> {
+    component::to_javascript(&COMPONENTS)
+}
+
+/// What the tests need: the npm package, the components as JavaScript, and the Worker with faults.
 pub fn for_tests() -> Result<()> {
     everything()?;
+    components_in_javascript()?;
     FAULTS.compile()?;
     FAULTS.post_process(&root().join("target/faults/dist/worker.wasm"))?;
     bundle::faults()
@@ -65,15 +82,14 @@ pub fn binding() -> Result<ExitCode> {
 }
 
 /// The components alone.
-pub fn component() -> Result<ExitCode> {
-    compile(&[&DECIDER.artefact, &PROVIDER.artefact])?;
+pub fn components() -> Result<ExitCode> {
+    compile(&COMPONENTS.map(|component| &component.artefact))?;
     finish_components()?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn finish_components() -> Result<()> {
-    DECIDER.finish()?;
-    PROVIDER.finish()
+    COMPONENTS.iter().try_for_each(|component| component.finish())
 }
 
 fn finish_worker() -> Result<()> {

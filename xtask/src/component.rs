@@ -79,6 +79,21 @@ impl Component {
     }
 }
 
+/// The components as JavaScript modules with types, for the tests in V8: `target/components/js`.
+pub fn to_javascript(components: &[&Component]) -> Result<()> {
+    const SCRIPT: &str = "tests/component/transpile.ts";
+    let folder = root().join("target/components/js");
+    let mut inputs = vec![root().join(SCRIPT), root().join("package-lock.json")];
+    inputs.extend(components.iter().map(|component| root().join(component.file)));
+    let module = |component: &&Component| folder.join(format!("{0}/{0}.js", component.world));
+    let outputs: Vec<_> = components.iter().map(module).collect();
+    let step = Step { stamp: folder.join("stamp"), maker: this_xtask()?, inputs: &inputs, outputs: &outputs };
+    step.unless_fresh(|| {
+        say("Transpiling", "the components to JavaScript");
+        run_npm("node", &[SCRIPT])
+    })
+}
+
 fn names(resolve: &Resolve, world: WorldId) -> (BTreeSet<String>, BTreeSet<String>) {
     let world = &resolve.worlds[world];
     let exports = world.exports.keys().map(|key| resolve.name_world_key(key)).collect();

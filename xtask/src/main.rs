@@ -7,6 +7,7 @@ mod check;
 mod command;
 mod component;
 mod freshness;
+mod key;
 mod serve;
 mod test;
 mod tools;
@@ -25,10 +26,13 @@ cargo xtask <command>
   start                     the Worker on workerd, for local use; PORT sets the port (8787)
   test                      build, then every test
   test core                 the Rust tests of the package leasehold
+  test component            the tests of the component, in V8 and in wasmtime
   test <word>               the JavaScript tests of the files whose path contains the word
   bench                     measures everything beside its peers, and writes bench/REPORT.md
   bench <word>              the sections whose name contains the word
   wit                       docs/wit.md anew, from wit/
+  key <id> --spaces <name or prefix*>,.. --allow <read | lock | admin>,..
+                            a key for LEASEHOLD_KEYS, made at random
   check                     format, lint, documentation, types";
 
 fn main() -> ExitCode {
@@ -38,14 +42,16 @@ fn main() -> ExitCode {
         ["build"] => build::everything(),
         ["build", "worker"] => build::worker(),
         ["build", "binding"] => build::binding(),
-        ["build", "component"] => build::component(),
+        ["build", "component"] => build::components(),
         ["start"] => serve::start(),
         ["test"] => test::everything(),
         ["test", "core"] => test::core(),
+        ["test", "component"] => test::component(),
         ["test", word] => test::javascript(word),
         ["bench"] => bench::sections(""),
         ["bench", word] => bench::sections(word),
         ["wit"] => wit::write(),
+        ["key", ..] => key::make(&words[1..]),
         ["check"] => check::everything(),
         _ => {
             eprintln!("{USAGE}");

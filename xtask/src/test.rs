@@ -16,6 +16,14 @@ pub fn everything() -> Result<ExitCode> {
     let mut tally = Tally::default();
     tally += rust(&["--workspace"]);
     tally += after_build(|| node(""));
+    tally += wasmtime();
+    Ok(tally.close())
+}
+
+/// The components on all their hosts.
+pub fn component() -> Result<ExitCode> {
+    let mut tally = after_build(|| node("component"));
+    tally += wasmtime();
     Ok(tally.close())
 }
 
@@ -63,6 +71,11 @@ fn after_build(stage: impl FnOnce() -> Result<Tally>) -> Tally {
 fn rust(selection: &[&str]) -> Tally {
     let mut command = cargo(&["test", "--no-fail-fast"]);
     run(command.args(selection), cargo_tally)
+}
+
+/// Of a crate by itself: nothing else waits for wasmtime to compile.
+fn wasmtime() -> Tally {
+    rust(&["--manifest-path", "tests/component/wasmtime/Cargo.toml", "--target-dir", "target/wasmtime"])
 }
 
 fn node(word: &str) -> Result<Tally> {

@@ -58,7 +58,9 @@ impl Artefact {
         shrink.unless_fresh(|| {
             say("Shrinking", &module.strip_prefix(root()).unwrap_or(module).to_string_lossy());
             make_room(module)?;
-            run_npm("wasm-opt", &["-Oz", &raw.to_string_lossy(), "-o", &module.to_string_lossy()])
+            // A long function that is called once is left where it is: joined with its caller it compresses worse.
+            let inline = "--one-caller-inline-max-function-size=20";
+            run_npm("wasm-opt", &["-Oz", inline, &raw.to_string_lossy(), "-o", &module.to_string_lossy()])
         })
     }
 

@@ -51,6 +51,13 @@ fn a_record_that_nests_without_end_is_a_fault() {
     assert!(matches!(fault, Err(kernel::Fault::UnreadableRecord)));
 }
 
+/// What it imports is WASI 0.2's, and no function of it is asynchronous: it is a component to every host there is.
+#[test]
+fn the_synchronous_provider_loads_without_asynchronous_functions() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../dist/leasehold-provider-sync.component.wasm");
+    wasmtime::component::Component::from_file(&wasmtime::Engine::default(), file).expect("it loads");
+}
+
 /// Rule 13, as the wire's JSON.
 #[test]
 fn every_bad_value_is_refused_by_its_name() {
@@ -108,7 +115,8 @@ fn every_bad_value_is_refused_by_its_name() {
 fn every_bad_number_is_refused_in_a_typed_command() {
     let mut instance = instance();
     let bad = [0, 86_400_001, 604_800_001, 1 << 32, (1 << 32) + 30_000, (1 << 53) + 1, u64::MAX];
-    let set: [(&str, fn(&mut AcquireRequest, u64)); 5] = [
+    type Set = fn(&mut AcquireRequest, u64);
+    let set: [(&str, Set); 5] = [
         ("ttlMs", |acquire, value| acquire.ttl_ms = Some(value)),
         ("maxHoldMs", |acquire, value| acquire.max_hold_ms = Some(value)),
         ("limit", |acquire, value| (acquire.limit, acquire.mode) = (Some(value), Mode::Shared)),

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
@@ -68,7 +68,7 @@ fn what_was_told_is_there_after_a_restart() {
     assert_eq!((status, &refused["field"]), (400, &json!("ttlMs")));
 }
 
-fn start(file: &PathBuf) -> SocketAddr {
+fn start(file: &Path) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("its address");
     let server = LeaseServer::open(file).expect("the component is there, and the file is a space");

@@ -1,0 +1,75 @@
+// An election: whoever holds the lock leads.
+import { invalid, LeaseError } from "./errors.ts";
+import type { Lease } from "./lease.ts";
+import { checked } from "./plain.ts";
+import type { AcquireOptions, ElectOptions } from "./types.ts";
+import { isSignal } from "./web-locks.ts";
+
+/** Between campaigns, ms: half of it at least. */
+const PAUSE_MS = 100;
+
+/** The same after the store could not be asked. */
+const TROUBLE_MS = 2_000;
+
+export async function elected(
+  options: ElectOptions,
+  callback: (term: Lease) => unknown,
+  acquire: (options: AcquireOptions) => Promise<Lease>,
+): Promise<never> {
+  const { signal } = checked(options);
+  if (signal !== undefined && !isSignal(signal)) throw invalid("signal", "an AbortSignal");
+  if (typeof callback !== "function") throw new TypeError("the callback must be a function");
+  for (;;) {
+    const lease = await campaign(options, acquire);
+    if (lease) await lead(lease, callback, signal);
+    signal?.throwIfAborted();
+    await pause(lease ? PAUSE_MS : TROUBLE_MS, signal);
+  }
+}
+
+/** Undefined where the store could not be asked, and may be again. */
+async function campaign(
+  options: ElectOptions,
+  acquire: (options: AcquireOptions) => Promise<Lease>,
+): Promise<Lease | undefined> {
+  try {
+    return await acquire(options as AcquireOptions);
+  } catch (error) {
+    const mayPass =
+      error instanceof LeaseError &&
+      (error.code === "unavailable" || error.code === "queue_full" || error.code === "lost");
+    if (mayPass) return undefined;
+    throw error;
+  }
+}
+
+async function lead(
+  lease: Lease,
+  callback: (term: Lease) => unknown,
+  signal: AbortSignal | undefined,
+): Promise<void> {
+  const onAbort = () => lease.stepDown(signal?.reason);
+  signal?.addEventListener("abort", onAbort, { once: true });
+  if (signal?.aborted) onAbort();
+  try {
+    await callback(lease);
+  } catch (error) {
+    // Most likely how it was told that its term is over.
+    if (!lease.signal.aborted) throw error;
+  } finally {
+    signal?.removeEventListener("abort", onAbort);
+    await lease.release().catch(() => {});
+  }
+}
+
+function pause(lengthMs: number, signal: AbortSignal | undefined): Promise<void> {
+  return new Promise((resolve) => {
+    const end = () => {
+      clearTimeout(timer);
+      signal?.removeEventListener("abort", end);
+      resolve();
+    };
+    const timer = setTimeout(end, lengthMs * (0.5 + Math.random() / 2));
+    signal?.addEventListener("abort", end, { once: true });
+  });
+}

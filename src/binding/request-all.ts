@@ -1,0 +1,54 @@
+// Several locks at once.
+import { invalid, LeaseError } from "./errors.ts";
+import type { Lease } from "./lease.ts";
+import type { AcquireOptions } from "./types.ts";
+import { asked, holding } from "./web-locks.ts";
+
+export async function requested(
+  names: unknown,
+  rest: readonly unknown[],
+  acquire: (name: string, options: AcquireOptions) => Promise<Lease>,
+): Promise<unknown> {
+  if (!Array.isArray(names)) throw invalid("names", "an array of names");
+  // One by one for what is wrong with a name; the options and the callback are those of all.
+  const all = (names.length > 0 ? names : ["none"]).map((name) => asked([name, ...rest]));
+  const { options, ifAvailable, callback } = all[0]!;
+  const wanted = names.length > 0 ? all.map(({ name }) => name) : [];
+  const leases = new Map<string, Lease>();
+  try {
+    const deadline = performance.now() + (options.waitMs ?? Infinity);
+    for (const name of [...new Set(wanted)].sort()) {
+      const waitMs = options.waitMs === undefined ? undefined : left(deadline, options.waitMs);
+      leases.set(name, await acquire(name, { ...options, waitMs } as AcquireOptions));
+      throwIfLost(leases);
+    }
+  } catch (error) {
+    await giveBack(leases);
+    const isTaken =
+      error instanceof LeaseError && (error.code === "held" || error.code === "timeout");
+    if (ifAvailable && isTaken) return callback(null);
+    throw error;
+  }
+  return holding([...leases.values()], () =>
+    (callback as unknown as (leases: readonly Lease[]) => unknown)(
+      wanted.map((name) => leases.get(name)!),
+    ),
+  );
+}
+
+/** What is left of the time for all of them, and never nothing: that would be another kind of ask. */
+function left(deadline: number, waitMs: unknown): unknown {
+  // What is no such length is refused as it is.
+  if (typeof waitMs !== "number" || !Number.isSafeInteger(waitMs) || waitMs <= 0) return waitMs;
+  return Math.max(1, Math.ceil(deadline - performance.now()));
+}
+
+/** One may be lost while another is waited for. */
+function throwIfLost(leases: ReadonlyMap<string, Lease>): void {
+  for (const { signal } of leases.values()) signal.throwIfAborted();
+}
+
+/** The last first. */
+async function giveBack(leases: ReadonlyMap<string, Lease>): Promise<void> {
+  await Promise.allSettled([...leases.values()].reverse().map((lease) => lease.release()));
+}

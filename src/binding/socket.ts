@@ -1,0 +1,411 @@
+// The carrier from anywhere that can open a WebSocket: one per space for all its locks. Where none can be
+// had, and while there is none, commands go over HTTP, whose answers also say why.
+import { type Call, type Carrier, type Listener, NoAnswer, type Push } from "./carrier.ts";
+import { Timer } from "./clock.ts";
+import { isProblem, LeaseError, unavailable } from "./errors.ts";
+import { mayCrowd, soon, unrefSockets } from "./host.ts";
+import type { SocketLike, WebSocketConstructor } from "./types.ts";
+
+/** What is offered beside the key. */
+const PROTOCOL = "leasehold.v1";
+
+/** The store takes no longer messages, bytes. */
+const FRAME_BYTES = 16 * 1024;
+
+/** Messages that await an answer: the store bears four times as many. */
+const FRAMES = 64;
+
+/** A socket that is not open by then is as good as none, ms. */
+const OPEN_MS = 2_000;
+
+/** With nothing heard for so long while something is awaited, a `ping` is sent; and if nothing is heard then, it is dead. */
+const QUIET_MS = 1_500;
+const DEAF_MS = 1_000;
+
+/** How often it is looked after when all is well: a ping keeps what is between us and the store from closing it. */
+const PING_MS = 20_000;
+
+/** So many pushes, and a ping tells the store that they are read. */
+const PUSHES = 1_000;
+
+/** With nothing to carry and nobody to tell something, it is closed after this, ms. */
+const IDLE_MS = 5_000;
+
+/** The first attempt to have it back is made within this, later ones double up to the cap, ms. */
+const RECONNECT_MS = 200;
+const RECONNECT_CAP_MS = 30_000;
+
+/** `WebSocket.OPEN`. */
+const OPEN = 1;
+
+/** Closed by us, and not for good: the store keeps the places of our waiters for a while. */
+const CUT = 4_000;
+
+export class SocketCarrier implements Carrier {
+  readonly #base: string;
+  readonly #socket: WebSocketConstructor;
+  readonly #protocols: string[];
+  readonly #http: Carrier;
+  readonly #lines = new Map<string, Line>();
+
+  /** `base` as `baseOf` gives it. */
+  constructor(base: string, socket: WebSocketConstructor, http: Carrier, key?: string) {
+    this.#base = base.replace(/^http/, "ws");
+    this.#socket = socket;
+    this.#http = http;
+    this.#protocols = [PROTOCOL];
+    if (key !== undefined) this.#protocols.push(`leasehold.key.${base64url(key)}`);
+  }
+
+  call(call: Call): Promise<unknown> {
+    let line = this.#lines.get(call.space);
+    if (!line) {
+      const url = `${this.#base}/${encodeURIComponent(call.space)}/session`;
+      const open = () => {
+        unrefSockets();
+        return new this.#socket(url, this.#protocols);
+      };
+      line = new Line(call.space, open, this.#http);
+      this.#lines.set(call.space, line);
+    }
+    return line.call(call);
+  }
+
+  leave(): void {
+    for (const line of this.#lines.values()) line.close();
+  }
+}
+
+/** A command that is not answered yet. */
+interface Pending {
+  readonly call: Call;
+  readonly resolve: (reply: unknown) => void;
+  readonly reject: (error: unknown) => void;
+}
+
+type State =
+  /** There is none, and none is wanted. */
+  | "closed"
+  | "opening"
+  | "open"
+  /** None is to be had for now. */
+  | "down"
+  /** For good. */
+  | "over";
+
+/** Opens a socket, or throws or rejects. */
+export type Open = () => SocketLike | Promise<SocketLike>;
+
+/** The socket of one space, and what stands in for it. */
+export class Line {
+  readonly #space: string;
+  readonly #open: Open;
+  readonly #instead: Carrier;
+  readonly #timer = new Timer();
+  #state: State = "closed";
+  #socket: SocketLike | undefined;
+  /** Which of the attempts to open one counts. */
+  #attempt: object | undefined;
+  #listener: Listener | undefined;
+  /** Not sent yet. */
+  #unsent: Pending[] = [];
+  /** Sent, by their ids. */
+  readonly #sent = new Map<number, Pending>();
+  #lastId = 0;
+  #willSend = false;
+  /** Messages that are not answered. */
+  #frames = 0;
+  #pushes = 0;
+  #heardAt = 0;
+  #pingedAt: number | undefined;
+  #idleSince: number | undefined;
+  #failures = 0;
+  /** Messages that came together, and are looked at one after the other. */
+  readonly #inbox: string[] = [];
+  #isReading = false;
+
+  /** `instead`: what carries commands while there is no socket. */
+  constructor(space: string, open: Open, instead: Carrier) {
+    this.#space = space;
+    this.#open = open;
+    this.#instead = instead;
+  }
+
+  call(call: Call): Promise<unknown> {
+    this.#listener = call.listener;
+    if (this.#state === "over") return Promise.reject(closed());
+    // Without a socket there is nothing that would be told.
+    if (call.op === "unwatch" && this.#state !== "open") return Promise.resolve({});
+    if (this.#state === "down") return this.#detour(call);
+    return new Promise((resolve, reject) => {
+      this.#unsent.push({ call, resolve, reject });
+      this.#idleSince = undefined;
+      if (this.#state === "closed") this.#connect(0);
+      else if (this.#state === "open") this.#sendSoon();
+    });
+  }
+
+  close(): void {
+    const socket = this.#forget();
+    this.#state = "over";
+    this.#timer.clear();
+    for (const { reject } of [...this.#takeSent(), ...this.#unsent.splice(0)]) reject(closed());
+    end(socket, 1000);
+  }
+
+  #connect(inMs: number): void {
+    this.#state = "opening";
+    if (inMs > 0) return this.#setTimer(inMs, () => this.#connect(0));
+    this.#setTimer(OPEN_MS, () => this.#lost());
+    const attempt = (this.#attempt = {});
+    const isCurrent = () => this.#attempt === attempt;
+    // In the same turn where that can be: a runtime may open it as soon as it may.
+    try {
+      const opened = this.#open();
+      if (!("then" in opened)) return this.#take(opened);
+      opened.then(
+        (socket) => (isCurrent() ? this.#take(socket) : end(socket, 1000)),
+        () => isCurrent() && this.#lost(),
+      );
+    } catch {
+      this.#lost();
+    }
+  }
+
+  #take(socket: SocketLike): void {
+    this.#socket = socket;
+    const on = (type: string, listener: (event: { data?: unknown }) => void) =>
+      socket.addEventListener(type, (event) => {
+        if (this.#socket === socket) listener(event);
+      });
+    on("open", () => this.#opened());
+    on("message", ({ data }) => this.#receive(String(data)));
+    on("close", () => this.#lost());
+    on("error", () => this.#lost());
+    if (socket.readyState === OPEN) this.#opened();
+  }
+
+  #opened(): void {
+    const wasDown = this.#failures > 0;
+    this.#state = "open";
+    this.#failures = 0;
+    this.#frames = 0;
+    this.#pushes = 0;
+    this.#pingedAt = undefined;
+    this.#idleSince = undefined;
+    this.#heardAt = performance.now();
+    this.#send();
+    this.#look();
+    // Whoever holds or waits lets the store know that it can be told of it again.
+    if (wasDown) this.#listener?.onGap(this.#space);
+  }
+
+  /** It broke, or did not come about. */
+  #lost(): void {
+    const wasOpen = this.#state === "open";
+    end(this.#forget(), CUT);
+    for (const { reject } of this.#takeSent()) {
+      reject(new NoAnswer(unavailable("the connection to the lease store broke"), false));
+    }
+    const isWanted = this.#unsent.length > 0 || this.#listener?.isListening(this.#space);
+    if (wasOpen) {
+      if (isWanted) this.#connect(1 + Math.random() * RECONNECT_MS);
+      else this.#rest();
+      this.#listener?.onGap(this.#space);
+      return;
+    }
+    this.#state = "down";
+    this.#failures += 1;
+    for (const { call, resolve } of this.#unsent.splice(0)) resolve(this.#detour(call));
+    const fullMs = Math.min(RECONNECT_MS * 2 ** this.#failures, RECONNECT_CAP_MS);
+    this.#setTimer(fullMs * (0.5 + Math.random() / 2), () => {
+      if (this.#listener?.isListening(this.#space)) this.#connect(0);
+      else this.#rest();
+    });
+  }
+
+  #rest(): void {
+    this.#state = "closed";
+    this.#timer.clear();
+  }
+
+  /** By a way that cannot tell of changes, but that can say why nobody is let in. */
+  async #detour(call: Call): Promise<unknown> {
+    if (!call.inStep) return this.#instead.call(call);
+    const { cursor: _, ...fields } = call.fields;
+    const reply = await this.#instead.call({ ...call, op: "list", fields, inStep: false });
+    if (isProblem(reply)) return reply;
+    throw new NoAnswer(unavailable("no WebSocket could be opened"), false);
+  }
+
+  /** What is asked for in one turn travels as one message. */
+  #sendSoon(): void {
+    if (this.#willSend) return;
+    this.#willSend = true;
+    soon(() => {
+      this.#willSend = false;
+      if (this.#state === "open") this.#send();
+    });
+  }
+
+  #send(): void {
+    this.#unsent = this.#unsent.filter((pending) => {
+      const { aborted } = pending.call.signal;
+      if (aborted) pending.reject(new NoAnswer(unavailable("nobody waits for it any more"), true));
+      return !aborted;
+    });
+    let sent = 0;
+    while (sent < this.#unsent.length && this.#frames < FRAMES) {
+      const texts: string[] = [];
+      let bytes = 2;
+      for (let next; (next = this.#unsent[sent]); sent += 1) {
+        const { op, lock, fields } = next.call;
+        const id = this.#lastId + 1;
+        const text = JSON.stringify({ id, op, ...(lock !== undefined && { lock }), ...fields });
+        bytes += bytesOf(text) + 1;
+        if (texts.length > 0 && bytes > FRAME_BYTES) break;
+        texts.push(text);
+        this.#lastId = id;
+        this.#sent.set(id, next);
+      }
+      if (this.#frames === 0 && this.#pingedAt === undefined) this.#heardAt = performance.now();
+      this.#frames += 1;
+      if (!this.#post(texts.length === 1 ? texts[0]! : `[${texts.join()}]`)) break;
+    }
+    this.#unsent.splice(0, sent);
+    if (sent > 0 && this.#state === "open") this.#look();
+  }
+
+  #post(text: string): boolean {
+    try {
+      this.#socket?.send(text);
+      return true;
+    } catch {
+      // Not at once: what was to be sent is being counted.
+      const socket = this.#socket;
+      soon(() => socket === this.#socket && this.#lost());
+      return false;
+    }
+  }
+
+  /** Some runtimes hand over messages that came together in one go: what one sets off comes before the next. */
+  #receive(text: string): void {
+    if (!mayCrowd) return this.#hear(text);
+    this.#inbox.push(text);
+    if (!this.#isReading) this.#read();
+  }
+
+  #read(): void {
+    const text = this.#inbox.shift();
+    this.#isReading = text !== undefined;
+    if (text === undefined) return;
+    soon(() => this.#read());
+    this.#hear(text);
+  }
+
+  #hear(text: string): void {
+    this.#heardAt = performance.now();
+    this.#pingedAt = undefined;
+    if (text === "pong") return;
+    let message: unknown;
+    try {
+      message = JSON.parse(text);
+    } catch {
+      return this.#lost();
+    }
+    const { push } = Object(message) as { push?: unknown };
+    if (typeof push === "string") {
+      this.#pushes += 1;
+      if (this.#pushes % PUSHES === 0) this.#post("ping");
+      return this.#listener?.onPush(this.#space, message as Push);
+    }
+    this.#frames -= 1;
+    for (const reply of Array.isArray(message) ? (message as unknown[]) : [message]) {
+      const { id, ...rest } = Object(reply) as { id?: unknown };
+      // It did not understand us, which another socket may change.
+      if (typeof id !== "number") return this.#lost();
+      const pending = this.#sent.get(id as number);
+      this.#sent.delete(id as number);
+      pending?.resolve(rest);
+    }
+    if (this.#unsent.length > 0) this.#sendSoon();
+    this.#look();
+  }
+
+  /** Sees to it that it lives, and that it ends when it is of no use. */
+  #look(): void {
+    const now = performance.now();
+    const isAwaited = this.#frames > 0 || this.#pingedAt !== undefined;
+    if (isAwaited) {
+      this.#idleSince = undefined;
+      const dueAt =
+        this.#pingedAt !== undefined ? this.#pingedAt + DEAF_MS : this.#heardAt + QUIET_MS;
+      if (now < dueAt) return this.#setTimer(dueAt - now, () => this.#look());
+      if (this.#pingedAt !== undefined) return this.#lost();
+      return this.#ping();
+    }
+    if (this.#unsent.length > 0 || this.#listener?.isListening(this.#space)) {
+      this.#idleSince = undefined;
+      const dueAt = this.#heardAt + PING_MS;
+      // Nobody says when the last one is done with it.
+      const nextMs = Math.min(dueAt - now, IDLE_MS);
+      return nextMs > 0 ? this.#setTimer(nextMs, () => this.#look()) : this.#ping();
+    }
+    this.#idleSince ??= now;
+    const closesAt = this.#idleSince + IDLE_MS;
+    if (now < closesAt) return this.#setTimer(closesAt - now, () => this.#look());
+    end(this.#forget(), 1000);
+    this.#rest();
+  }
+
+  #ping(): void {
+    this.#pingedAt = performance.now();
+    this.#post("ping");
+    this.#setTimer(DEAF_MS, () => this.#look());
+  }
+
+  #setTimer(lengthMs: number, callback: () => void): void {
+    this.#timer.set(Math.ceil(lengthMs), callback);
+    // Who awaits an answer has a timer of its own.
+    this.#timer.keepAlive(false);
+  }
+
+  /** The socket, of which nothing more is heard from now on. */
+  #forget(): SocketLike | undefined {
+    const socket = this.#socket;
+    this.#socket = undefined;
+    this.#attempt = undefined;
+    this.#inbox.length = 0;
+    return socket;
+  }
+
+  #takeSent(): Pending[] {
+    const sent = [...this.#sent.values()];
+    this.#sent.clear();
+    this.#frames = 0;
+    this.#pingedAt = undefined;
+    return sent;
+  }
+}
+
+function closed(): NoAnswer {
+  return new NoAnswer(new LeaseError("closed", "this client was closed"), true);
+}
+
+function end(socket: SocketLike | undefined, code: number): void {
+  try {
+    socket?.close(code);
+  } catch {
+    // It was never open, or is closed already.
+  }
+}
+
+const encoder = new TextEncoder();
+
+function bytesOf(text: string): number {
+  return /^[\x00-\x7f]*$/.test(text) ? text.length : encoder.encode(text).length;
+}
+
+function base64url(text: string): string {
+  return btoa(text).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
+}
