@@ -82,12 +82,13 @@ const driver :Workerd.Worker = (
 
 /** What the driver is told to do: see driver.js. */
 export interface Task {
-  readonly store: "leasehold" | "reference" | "grouped";
+  readonly store: "leasehold" | "methods" | "reference" | "grouped";
   readonly work: "cycles" | "fill" | "first" | "rows";
   /** Names the objects that are worked on. */
   readonly space: string;
-  readonly count: number;
-  readonly atOnce: number;
+  readonly atOnce?: number;
+  readonly count?: number;
+  readonly forMs?: number;
   readonly spaces?: number;
   readonly ttlMs?: number;
 }
@@ -99,6 +100,7 @@ export interface Written {
 
 export interface Done {
   readonly elapsedMs: number;
+  readonly count: number;
   readonly written: Record<"acquire" | "renew" | "release", Written>;
   readonly left: Record<string, number>;
 }

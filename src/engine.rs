@@ -317,8 +317,9 @@ impl<N: Notes> Turn<'_, N> {
         while let Some(entry) = self.open.lock.first_due().filter(|entry| entry.due_at() <= self.now).cloned() {
             match entry.state {
                 State::Holding(holding) => self.expire(entry, holding),
-                State::Ended { .. } => {
+                State::Ended { fence, .. } => {
                     self.open.remove(entry.place);
+                    self.write_ends_before(fence);
                 }
                 State::Waiting { .. } => {
                     self.open.remove(entry.place);
@@ -372,8 +373,20 @@ impl<N: Notes> Turn<'_, N> {
         let until = holding.expires_at.saturating_add(entry.terms.ttl.value()).max(closed_until);
         let (connection, fence) = (entry.connection, holding.fence);
         entry.state = State::Ended { fence, reason: Lost::Expired, until, closed_until };
+        self.open.lock.note_unwritten_end(fence, entry.place);
         self.open.put_unwritten(entry);
         self.events.push(Event::Ended { fence, reason: Lost::Expired, connection });
+    }
+
+    /// That a lease has expired need not be written while its row says when, and a row of its successor says that it is
+    /// later now. With the last trace of the successor that would be gone: after a restart with the clock set back, the
+    /// lease would be live again (rule 5).
+    fn write_ends_before(&mut self, fence: Fence) {
+        while let Some(place) = self.open.lock.take_unwritten_end(fence) {
+            if let Some(entry) = self.open.lock.entry(place).cloned() {
+                self.open.put(entry);
+            }
+        }
     }
 
     fn end_all(&mut self, reason: Lost) -> usize {
@@ -403,6 +416,9 @@ impl<N: Notes> Turn<'_, N> {
         });
         self.open.remove(entry.place);
         self.open.notes.remember(self.open.name, &terms.token, &terms.request_id, entry.fence(), Lost::Released);
+        if let Some(fence) = entry.fence() {
+            self.write_ends_before(fence);
+        }
     }
 
     fn place_until(&self, acquire: &Acquire) -> Ms {

@@ -1,5 +1,6 @@
 //! JSON as data: what commands, replies and `info` are made of, whoever carries them.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::fmt;
 
@@ -14,8 +15,11 @@ pub enum Json {
     Number(f64),
     Text(Box<str>),
     List(Vec<Json>),
-    Object(Vec<(Box<str>, Json)>),
+    Object(Vec<(Key, Json)>),
 }
+
+/// The name of a member: those of replies are known beforehand.
+pub type Key = Cow<'static, str>;
 
 /// Deeper nesting is refused.
 pub(crate) const MAX_DEPTH: usize = 32;
@@ -186,7 +190,7 @@ impl<'de> Visitor<'de> for Seed<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Json, A::Error> {
-        let mut members: Vec<(Box<str>, Json)> = Vec::new();
+        let mut members: Vec<(Key, Json)> = Vec::new();
         let inner = Seed { depth: self.depth + 1, ..self };
         while let Some(name) = map.next_key::<String>()? {
             let note = |error| {

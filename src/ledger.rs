@@ -4,7 +4,9 @@
 //! What may happen to them is the engine's to say.
 
 use std::collections::hash_map::Entry as Slot;
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
+
+use rustc_hash::FxHashMap;
 
 use crate::agenda::Agenda;
 use crate::command::Lost;
@@ -101,7 +103,7 @@ impl Storage for InMemory {
 
 pub struct Ledger<S> {
     storage: S,
-    locks: HashMap<Name, Kept>,
+    locks: FxHashMap<Name, Kept>,
     /// The locks by the instants they are armed at: those that somebody waits for, and the others.
     contended: Agenda,
     quiet: Agenda,
@@ -204,6 +206,12 @@ impl Limits {
     pub const NONE: Self = Self { locks: usize::MAX, waiters: usize::MAX };
 }
 
+/// Where a store that begins now has its fences begin: above every one that it can have given before, also where the
+/// storage that counted them was lost or rewound, or there is none (rule 2). No space grants a thousand in a millisecond.
+pub fn fence_floor(now: Ms) -> u64 {
+    now.saturating_mul(1_000)
+}
+
 /// What a space holds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Census {
@@ -219,7 +227,7 @@ impl<S: Storage> Ledger<S> {
         let start = storage.start()?;
         Ok(Self {
             storage,
-            locks: HashMap::new(),
+            locks: FxHashMap::default(),
             contended: Agenda::default(),
             quiet: Agenda::default(),
             books: Books {
@@ -228,7 +236,7 @@ impl<S: Storage> Ledger<S> {
                 locks: 0,
                 limits: Limits::NONE,
             },
-            clock: Clock { ahead: 0, latest: start.clock },
+            clock: Clock { ahead: 0, latest: start.clock, stands_for: 0 },
             loaded: Loaded::UpTo(None),
         })
     }
@@ -247,6 +255,14 @@ impl<S: Storage> Ledger<S> {
     /// The space's clock when the host's says `host_now`: it never runs back.
     pub fn now(&mut self, host_now: Ms) -> Ms {
         self.clock.now(host_now)
+    }
+
+    /// How long from now it is, as a length for timers of the host, until the space's clock says `at`.
+    pub fn until(&self, at: Ms) -> Ms {
+        match at.saturating_sub(self.clock.latest) {
+            0 => 0,
+            length => length.saturating_add(self.clock.stands_for),
+        }
     }
 
     /// The lock of that name, free if there is none. [`close`](Self::close) it after work on it.
@@ -585,16 +601,27 @@ impl Waiters {
     }
 }
 
-/// A clock that never runs back: when the host's is set back, it goes on from where it was.
+/// A host's clock that is behind by no more than this has not been set back: an event that came a while ago is carried
+/// out with the time at which it came, and the next host's clock differs a little from the last one's.
+const STALE_MS: Ms = 5_000;
+
+/// A clock that never runs back. When the host's is a little behind, it stands still until that has caught up, so that
+/// nothing ends too early; when the host's was set back, it goes on from where it was, so that nothing lasts for ever.
 struct Clock {
     ahead: Ms,
     latest: Ms,
+    /// For so long it still stands.
+    stands_for: Ms,
 }
 
 impl Clock {
     fn now(&mut self, host_now: Ms) -> Ms {
         let now = host_now.saturating_add(self.ahead);
-        self.ahead = self.ahead.saturating_add(self.latest.saturating_sub(now));
+        let behind = self.latest.saturating_sub(now);
+        if behind > STALE_MS {
+            self.ahead = self.ahead.saturating_add(behind);
+        }
+        self.stands_for = if behind > STALE_MS { 0 } else { behind };
         self.latest = self.latest.max(now);
         self.latest
     }
@@ -606,7 +633,7 @@ impl Clock {
 /// acquire that arrives after its own release or cancel from becoming a lease that nobody knows of.
 #[derive(Debug, Default)]
 pub struct Gone {
-    reasons: HashMap<Past, Lost>,
+    reasons: FxHashMap<Past, Lost>,
     order: VecDeque<Past>,
 }
 

@@ -35,9 +35,10 @@ pub mod session;
 pub mod types;
 pub mod wire;
 
-#[cfg(feature = "binding")]
+#[cfg(any(feature = "binding", feature = "memory"))]
 pub mod binding;
+#[cfg(feature = "client")]
+pub mod client;
 #[cfg(any(feature = "component", feature = "provider"))]
 pub mod component;
-#[cfg(feature = "worker")]
 pub mod worker;

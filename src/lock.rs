@@ -3,7 +3,9 @@
 //! A container. It keeps its entries findable (by place, by request, by fence, by due time) and says what is true of
 //! them; what may happen to them is the engine's to say.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use rustc_hash::FxHashMap;
 
 use crate::command::{Lost, Terms};
 use crate::types::{Connection, Fence, Limit, Mode, Ms, RequestId, Token};
@@ -95,6 +97,8 @@ pub struct Lock {
     last_place: Place,
     /// No grant before this instant.
     closed_until: Ms,
+    /// Leases that expired, and whose rows do not say so, in the order of their fences.
+    unwritten_ends: VecDeque<(u64, Place)>,
 }
 
 /// From this many entries on a lock keeps an index; below it, looking at each entry is quicker.
@@ -248,6 +252,23 @@ impl Lock {
         }
     }
 
+    /// Notes that a lease has expired, which its row does not say.
+    pub fn note_unwritten_end(&mut self, fence: Fence, place: Place) {
+        let at = self.unwritten_ends.partition_point(|(other, _)| *other < fence.value());
+        self.unwritten_ends.insert(at, (fence.value(), place));
+    }
+
+    /// The place of such a lease, if its fence is older than this one. It is noted no longer.
+    pub fn take_unwritten_end(&mut self, before: Fence) -> Option<Place> {
+        let (fence, place) = *self.unwritten_ends.front()?;
+        if fence < before.value() {
+            self.unwritten_ends.pop_front();
+            Some(place)
+        } else {
+            None
+        }
+    }
+
     /// Notes that storage has a row of the entry at this place.
     pub fn mark_stored(&mut self, place: Place) {
         if let Some(entry) = self.entries.get_mut(&place) {
@@ -305,7 +326,7 @@ enum Change {
 /// What makes the cost of every look-up independent of how many hold and wait.
 #[derive(Debug, Default)]
 struct Index {
-    requests: HashMap<(Token, RequestId), Place>,
+    requests: FxHashMap<(Token, RequestId), Place>,
     fences: BTreeSet<(u64, Place)>,
     holding: BTreeSet<Place>,
     expiries: BTreeSet<(Ms, Place)>,

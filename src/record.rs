@@ -308,7 +308,7 @@ fn store_json(json: &Json) -> StoredJson {
         Json::Text(text) => StoredJson::Text(text.clone()),
         Json::List(items) => StoredJson::List(items.iter().map(store_json).collect()),
         Json::Object(members) => {
-            StoredJson::Object(members.iter().map(|(name, value)| (name.clone(), store_json(value))).collect())
+            StoredJson::Object(members.iter().map(|(name, value)| (name.as_ref().into(), store_json(value))).collect())
         }
     }
 }
@@ -320,9 +320,9 @@ fn restore_json(stored: StoredJson) -> Json {
         StoredJson::Number(number) => Json::Number(number),
         StoredJson::Text(text) => Json::Text(text),
         StoredJson::List(items) => Json::List(items.into_iter().map(restore_json).collect()),
-        StoredJson::Object(members) => {
-            Json::Object(members.into_iter().map(|(name, value)| (name, restore_json(value))).collect())
-        }
+        StoredJson::Object(members) => Json::Object(
+            members.into_iter().map(|(name, value)| (String::from(name).into(), restore_json(value))).collect(),
+        ),
     }
 }
 

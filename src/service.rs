@@ -4,7 +4,7 @@
 //! (rule 9). An ask that waits keeps its ticket until its lease, its time-out or its end is known. A socket's ask does
 //! not: it is answered at once that it waits, and told of its lease, so that the object may sleep in between.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 use crate::agenda::Agenda;
 use crate::command::{Change, Command, HOLDERS_SHOWN, List, Lost, Push, Refusal, Reply, Request, Summary, Watch};
@@ -143,7 +143,7 @@ impl<S: Storage> Service<S> {
     /// When to have the next turn.
     fn look_ahead(&mut self, now: Ms, turn: &mut Turn) -> Result<(), Fault> {
         let loading = self.ledger.load_more(LOADED, now)?;
-        let length = |at: Ms| at.saturating_sub(now);
+        let length = |at: Ms| self.ledger.until(at);
         let contended_at = self.ledger.next_contended();
         turn.wake_in = self.asks.first_deadline().map(|at| length(at.min(contended_at.unwrap_or(at))));
         // Who watches is told of what ends by itself, too.
@@ -388,7 +388,7 @@ struct Ask {
 
 #[derive(Default)]
 struct Asks {
-    by_place: HashMap<(Name, Place), (Ticket, Ms)>,
+    by_place: FxHashMap<(Name, Place), (Ticket, Ms)>,
     by_deadline: Agenda,
 }
 

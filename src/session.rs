@@ -36,7 +36,12 @@ const BACKOFF_CAP_MS: Ms = 2_000;
 ///
 /// A tenth of it, at most 500 ms, for timers and scheduling; and a thousandth for clocks that run at different rates.
 pub fn margin(length: Ms) -> Ms {
-    (length / 10).min(500) + length / 1_000
+    (length / 10).min(500) + drift(length)
+}
+
+/// How far two clocks that run at different rates may come apart in so long.
+fn drift(length: Ms) -> Ms {
+    length / 1_000
 }
 
 /// When the holder stops believing in a lease that ends `length` after an instant it can be counted from.
@@ -132,7 +137,7 @@ pub enum Renewal {
     Manual,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Session {
     token: Token,
     phase: Phase,
@@ -149,7 +154,7 @@ pub struct Session {
     next_number: u32,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 enum Phase {
     Asking(Asking),
     /// The ask is over, but the store may have a place or a lease of it.
@@ -170,9 +175,12 @@ enum Phase {
     Over(End),
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Asking {
     acquire: Acquire,
+    /// The request id it began with, and how often it went on with another.
+    first_request: RequestId,
+    asked_anew: u32,
     deadline: Option<Ms>,
     patience: Patience,
     first_sent_at: Option<Ms>,
@@ -211,7 +219,9 @@ impl Session {
             Patience::None | Patience::Unlimited => None,
         };
         let token = acquire.terms.token.clone();
-        let asking = Asking { acquire, deadline, patience, first_sent_at: None, next_at: now };
+        let first_request = acquire.terms.request_id.clone();
+        let asking =
+            Asking { acquire, first_request, asked_anew: 0, deadline, patience, first_sent_at: None, next_at: now };
         Self::new(token, Phase::Asking(asking), renewal)
     }
 
@@ -268,6 +278,18 @@ impl Session {
     /// Whether the lease is held at this instant, as far as the holder can know.
     pub fn is_held(&self, now: Ms) -> bool {
         matches!(&self.phase, Phase::Holding(held) if now < held.deadline)
+    }
+
+    /// How much longer the lease is held, if no renewal is answered.
+    pub fn held_for(&self, now: Ms) -> Ms {
+        match &self.phase {
+            Phase::Holding(held) => held.deadline.saturating_sub(now),
+            Phase::Asking(_)
+            | Phase::Cancelling { .. }
+            | Phase::Releasing { .. }
+            | Phase::Unconfirmed { .. }
+            | Phase::Over(_) => 0,
+        }
     }
 
     /// The lease as last reported, while it is neither released nor known to be lost.
@@ -344,12 +366,13 @@ impl Session {
                 }
             }
             // The ask was granted and ended while its answers were lost. Who never heard of a lease has lost none.
-            (Phase::Asking(asking), Heard::Lost(reason)) => match asking.patience {
+            (Phase::Asking(asking), Heard::Lost(_)) => match asking.patience {
                 Patience::None => self.phase = Phase::Over(End::Held),
                 Patience::For(_) | Patience::Unlimited => {
-                    if !asking.ask_anew(now) {
-                        self.phase = Phase::Over(End::Lost(reason));
-                    }
+                    asking.ask_anew(now);
+                    // What is still heard is about the ask that is over.
+                    self.flights.clear();
+                    self.awaited = None;
                 }
             },
             (Phase::Asking(_), Heard::Cancelled) => self.phase = Phase::Over(End::GivenUp),
@@ -653,24 +676,27 @@ impl Asking {
         Wait::new(length as f64).unwrap_or(Wait::NONE)
     }
 
-    /// Becomes an ask under a request id of its own; false when there is none left.
-    fn ask_anew(&mut self, now: Ms) -> bool {
-        let Ok(request_id) = RequestId::new(&format!("{}~", self.acquire.terms.request_id.as_str())) else {
-            return false;
-        };
-        self.acquire.terms.request_id = request_id;
+    /// Becomes an ask under a request id of its own: the first one, as much of it as there is room for, and a number.
+    fn ask_anew(&mut self, now: Ms) {
+        self.asked_anew = self.asked_anew.saturating_add(1);
+        let own = format!("~{}", self.asked_anew);
+        let first = self.first_request.as_str();
+        let room = first.floor_char_boundary(RequestId::MAX_BYTES.saturating_sub(own.len()));
+        let kept = first.get(..room).unwrap_or_default();
+        if let Ok(request_id) = RequestId::new(&format!("{kept}{own}")) {
+            self.acquire.terms.request_id = request_id;
+        }
         self.first_sent_at = None;
         self.next_at = now.saturating_add(BACKOFF_MS);
-        true
     }
 
     /// An instant not later than the one at which the store counted what remains of the lease.
     ///
     /// It counted after this ask was sent. A lease that was waited for was granted `waited` after the store first heard
-    /// of the ask, which is later and so leaves more of the lease; but not after now, unless the store's clock has leapt,
-    /// and then it is not to be relied on.
+    /// of the ask, which is later and so leaves more of the lease: by the store's clock, which may run fast. It was not
+    /// after now, unless the store's clock has leapt, and then it is not to be relied on.
     fn lease_began(&self, sent_at: Ms, waited: Ms, now: Ms) -> Ms {
-        let granted_at = self.first_sent_at.unwrap_or(sent_at).saturating_add(waited);
+        let granted_at = self.first_sent_at.unwrap_or(sent_at).saturating_add(waited.saturating_sub(drift(waited)));
         if granted_at <= now { granted_at.max(sent_at) } else { sent_at }
     }
 }

@@ -168,6 +168,11 @@ impl Info {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Connection(pub u64);
 
+impl Connection {
+    /// None that anybody has. Who asks by it is answered at once, also that it waits, and is told nothing later.
+    pub const NOBODY: Self = Self(0);
+}
+
 /// Alone, or with others of the same mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {

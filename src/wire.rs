@@ -7,7 +7,7 @@ use crate::command::{
     Acquire, Cancel, Change, Command, Entrance, Holder, Lease, List, Lost, Push, Refusal, Release, Renew, Reply,
     Request, Revoke, Summary, Terms, Waiter, Watch,
 };
-use crate::json::Json;
+use crate::json::{Json, Key};
 use crate::session::{Grant, Heard};
 use crate::types::{
     ClientId, Expected, Fence, Info, Limit, LockDelay, MaxHold, Mode, Name, Note, PageSize, RequestId, Token, Ttl, Wait,
@@ -165,11 +165,22 @@ fn framed(json: Json) -> Framed {
         Ok(id) => id,
         Err(refusal) => return Framed { id: Json::Null, request: Err(refusal) },
     };
-    let op = fields.required("op", op);
+    Framed { id, request: addressed(fields) }
+}
+
+/// Reads a command that says itself what it is and which lock it is about.
+///
+/// # Errors
+/// As [`request`].
+pub fn command_of(json: Json) -> Result<Request, Refusal> {
+    addressed(Fields::new(json)?)
+}
+
+fn addressed(mut fields: Fields) -> Result<Request, Refusal> {
+    let op = fields.required("op", op)?;
     let lock =
         fields.0.iter().position(|(name, _)| **name == *"lock").map_or(Json::Null, |at| fields.0.swap_remove(at).1);
-    let request = op.and_then(|op| request(op, &lock, Json::Object(fields.0)));
-    Framed { id, request }
+    request(op, &lock, Json::Object(fields.0))
 }
 
 fn op(json: &Json) -> Result<Op, Expected> {
@@ -236,7 +247,7 @@ fn change_name(change: Change) -> &'static str {
 }
 
 /// The members of a command that nobody has asked for yet.
-struct Fields(Vec<(Box<str>, Json)>);
+struct Fields(Vec<(Key, Json)>);
 
 impl Fields {
     fn new(json: Json) -> Result<Self, Refusal> {
@@ -357,6 +368,9 @@ pub fn reply(reply: &Reply, space: &str) -> (u16, Json) {
     }
 }
 
+/// The code of [`Refusal::Invalid`].
+pub const INVALID_ARGUMENT: &str = "invalid_argument";
+
 /// What programs tell refusals apart by.
 pub fn code(refusal: &Refusal) -> &'static str {
     heading(refusal).1
@@ -365,7 +379,7 @@ pub fn code(refusal: &Refusal) -> &'static str {
 /// HTTP status, code and title.
 fn heading(refusal: &Refusal) -> (u16, &'static str, &'static str) {
     match refusal {
-        Refusal::Invalid { .. } => (400, "invalid_argument", "A field is missing or wrong"),
+        Refusal::Invalid { .. } => (400, INVALID_ARGUMENT, "A field is missing or wrong"),
         Refusal::LimitMismatch => (409, "limit_mismatch", "The lock is in use with another limit"),
         Refusal::QueueFull => (429, "queue_full", "Too many wait for this lock"),
         Refusal::Unavailable => (503, "unavailable", "The lease store could not answer"),

@@ -58,6 +58,8 @@ const badOfAcquire: Record<string, unknown[]> = {
     Symbol("s"),
     "\ud800",
     { "\udc00": 1 },
+    new Date(0),
+    { within: [new Map()] },
     cyclic(),
     nested(40),
   ],
@@ -180,6 +182,10 @@ test("a client refuses what it is set up with", async () => {
     "",
     "locks.example.com",
     "ftp://locks.example.com",
+    "https://locks.example.com?space=a",
+    "https://locks.example.com/#a",
+    "https://user@locks.example.com",
+    new URL("https://:password@locks.example.com"),
   ]) {
     await refuses("target", () => new Leasehold(target as never));
   }
@@ -201,6 +207,10 @@ test("a client refuses what it is set up with", async () => {
     await refuses("WebSocket", () => new Leasehold("http://localhost", { WebSocket } as object));
   }
   await refuses("now", () => memoryStore({ now: 1 } as object));
+  await refuses("apiKey", () => new Leasehold(store.target, { apiKey: "a" } as object));
+  await refuses("ttlMs", () => new Leasehold(store.target, { ttlMs: 100 } as object));
+  await refuses("clock", () => memoryStore({ clock: Date.now } as object));
+  await refuses("options", () => memoryStore(null as never));
 });
 
 test("watch, elect, requestAll and query refuse what is bad", async () => {

@@ -330,11 +330,14 @@ test("a retry is not blocked by its own first attempt", async () => {
   let left = 2;
   net.fate = (sent) => (sent.op === "acquire" && left-- > 0 ? "reply lost" : "delivered");
   const lease = await locks.acquire("a", { waitMs: 5_000 });
-  assert.equal(lease.fence, 1);
   const asks = net.sent.filter(ofOp("acquire")).map(({ fields }) => fields["requestId"]);
   assert.equal(asks.length, 3);
   assert.equal(new Set(asks).size, 1);
   assert.equal(lease.held, true);
+  assert.deepEqual(
+    (await locks.inspect("a")).holders.map(({ fence }) => fence),
+    [lease.fence],
+  );
   await lease.release();
 });
 
@@ -366,7 +369,7 @@ test("what is refused for good is not asked again, and is told apart from what i
   const namespace = {
     idFromName: (name: string) => name,
     get: () => ({
-      acquire: async () => {
+      message: async () => {
         asked += 1;
         throw Object.assign(new Error("Durable Object is overloaded."), { overloaded: true });
       },
@@ -382,16 +385,12 @@ test("what is refused for good is not asked again, and is told apart from what i
     get: (space: string) => {
       fresh += 1;
       return {
-        acquire: async (lock: string, fields: Record<string, unknown>) => {
+        message: async (text: string) => {
           if (fresh < 3)
             throw Object.assign(new Error("Network connection lost."), { retryable: true });
-          return store.call({
-            space,
-            op: "acquire",
-            lock,
-            fields,
-            signal: new AbortController().signal,
-          });
+          const { op, lock, ...fields } = JSON.parse(text) as Record<string, unknown>;
+          const { signal } = new AbortController();
+          return JSON.stringify(await store.call({ space, op, lock, fields, signal } as Sent));
         },
       };
     },

@@ -17,6 +17,12 @@ export async function compiles(locks: Leasehold, error: LeaseError): Promise<unk
   const mode: "exclusive" | "shared" = lease.mode;
   const optional: { ttlMs?: number | undefined; signal?: AbortSignal | undefined } = {};
   await locks.acquire("a", optional);
+  const flags: { ifAvailable?: boolean; steal?: boolean } = {};
+  await locks.request("a", { steal: true, ttlMs: 300 }, ({ fence }) => fence);
+  await locks.request("a", { signal: AbortSignal.timeout(9), waitMs: 9 }, () => {});
+  await locks.request("a", { ifAvailable: flags.ifAvailable }, (held) => held?.fence);
+  await using disposed = await locks.acquire("a");
+  new DistributedLock(locks, "a", { blocking: flags.steal === true, blockingTimeoutMs: 9 });
   await using inner = locks.attach({ lock: "a", token: lease.token, fence: lease.fence });
   await using classic = new DistributedLock(locks, "a", { blocking: true, renewEveryMs: 100 });
   const released: "released" | "lost" = (await lease.release()).status;
@@ -35,6 +41,7 @@ export async function compiles(locks: Leasehold, error: LeaseError): Promise<unk
   new Leasehold("https://locks.example.com", { key: "k", WebSocket });
   return [
     sum,
+    disposed,
     held[0]?.clientId,
     pending,
     manager,
@@ -50,7 +57,7 @@ export async function compiles(locks: Leasehold, error: LeaseError): Promise<unk
   ];
 }
 
-export async function doesNotCompile(locks: Leasehold): Promise<void> {
+export async function doesNotCompile(locks: Leasehold, error: LeaseError): Promise<void> {
   // @ts-expect-error: an exclusive lease has no limit
   await locks.acquire("a", { limit: 3 });
   // @ts-expect-error: a shared lease steals nothing
@@ -63,6 +70,24 @@ export async function doesNotCompile(locks: Leasehold): Promise<void> {
   await locks.acquire("a", { info: 1n });
   // @ts-expect-error: without ifAvailable there is always a lease, with it there may be none
   await locks.request("a", { ifAvailable: true }, (lease) => lease.fence);
+  // @ts-expect-error: what is stolen is not waited for
+  await locks.request("a", { ifAvailable: true, steal: true }, () => {});
+  // @ts-expect-error: what is not waited for is not given up
+  await locks.request("a", { ifAvailable: true, signal: AbortSignal.timeout(9) }, () => {});
+  // @ts-expect-error: nor when it is stolen
+  await locks.request("a", { steal: true, signal: AbortSignal.timeout(9) }, () => {});
+  // @ts-expect-error: either at once or some time
+  await locks.request("a", { ifAvailable: true, waitMs: 9 }, () => {});
+  // @ts-expect-error: a time to wait, and no word that it is to wait
+  new DistributedLock(locks, "a", { blockingTimeoutMs: 9 });
+  // @ts-expect-error: there is no such option
+  new DistributedLock(locks, "a", { retries: 3 });
+  // @ts-expect-error: there is no such option
+  new Leasehold("https://locks.example.com", { token: "k" });
+  // @ts-expect-error: an election has no end that could be waited for
+  await locks.elect("a", { waitMs: 9 }, () => {});
+  // @ts-expect-error: there is no such code
+  if (error.code === "lots") return;
   // @ts-expect-error: a lease is named by its token and its fence
   locks.attach({ lock: "a", token: "t" });
   // @ts-expect-error: no way to a store

@@ -14,21 +14,7 @@ const TTL: Ms = 30_000;
 
 impl Holder {
     fn new(patience: Patience, renewal: Renewal) -> Self {
-        let acquire = Acquire {
-            terms: Terms {
-                token: Token::new("the token").unwrap(),
-                request_id: RequestId::new("the request").unwrap(),
-                mode: Mode::Exclusive,
-                ttl: Ttl::new(TTL as f64).unwrap(),
-                max_hold: None,
-                lock_delay: LockDelay::NONE,
-                client_id: None,
-                info: None,
-            },
-            wait: Wait::NONE,
-            entry: Entrance::Queue,
-        };
-        Self { session: Session::acquire(acquire, patience, renewal, 1_000), now: 1_000 }
+        Self { session: Session::acquire(acquire(), patience, renewal, 1_000), now: 1_000 }
     }
 
     /// One that holds since 1 000, and renews every 10 000.
@@ -75,6 +61,23 @@ impl Holder {
                 other => panic!("it was to send some time, and does {other:?}"),
             }
         }
+    }
+}
+
+fn acquire() -> Acquire {
+    Acquire {
+        terms: Terms {
+            token: Token::new("the token").unwrap(),
+            request_id: RequestId::new("the request").unwrap(),
+            mode: Mode::Exclusive,
+            ttl: Ttl::new(TTL as f64).unwrap(),
+            max_hold: None,
+            lock_delay: LockDelay::NONE,
+            client_id: None,
+            info: None,
+        },
+        wait: Wait::NONE,
+        entry: Entrance::Queue,
     }
 }
 
@@ -239,6 +242,19 @@ fn a_lease_that_was_waited_for_is_claimed_at_once() {
     assert_eq!(holder.waits(), Some(holder.now + TTL - margin(TTL)));
 }
 
+/// A wait of an hour is an hour by the store's clock: by the holder's, which may run slower, the lease began earlier.
+#[test]
+fn a_long_wait_is_not_counted_as_if_two_clocks_agreed() {
+    let mut holder = Holder::new(Patience::Unlimited, Renewal::Auto);
+    holder.sends();
+    let waited = 3_600_000;
+    holder.now += waited;
+    holder.session.told(granted(5_000, waited), holder.now);
+    let begun = holder.now - waited / 1_000;
+    assert!(holder.session.is_held(begun + 5_000 - margin(5_000) - 1));
+    assert!(!holder.session.is_held(begun + 5_000 - margin(5_000)));
+}
+
 /// redisson#3891, #5762: a missed wake-up meant waiting for ever.
 #[test]
 fn who_may_have_missed_what_the_store_says_unasked_asks_at_once() {
@@ -329,6 +345,37 @@ fn who_never_heard_of_a_lease_has_lost_none_and_asks_anew() {
         }
         other => panic!("{other:?}"),
     }
+    assert!(holder.session.is_held(holder.now));
+}
+
+/// Each time under another request id; they grew until there was no room, and then it was told of a loss.
+#[test]
+fn who_hears_of_its_leases_too_late_goes_on_asking_for_as_long_as_it_likes() {
+    let long = RequestId::new(&"\u{e9}".repeat(64)).unwrap();
+    let mut acquire = acquire();
+    acquire.terms.request_id = long.clone();
+    let mut holder = Holder { session: Session::acquire(acquire, Patience::Unlimited, Renewal::Auto, 0), now: 0 };
+    let mut asked = std::collections::BTreeSet::new();
+    for _ in 0..1_000 {
+        let (number, command) = holder.sends_next();
+        let Command::Acquire(acquire) = command else { panic!("{command:?}") };
+        assert!(asked.insert(acquire.terms.request_id.as_str().to_owned()), "an id is over for good");
+        holder.hears(number, Heard::Lost(Lost::Expired));
+        assert_eq!(holder.session.status(), Status::Asking);
+    }
+}
+
+/// The grant of an ask that was over was counted from the ask that came after it, and believed in for a ttl too long.
+#[test]
+fn a_late_answer_to_an_ask_that_is_over_is_no_answer_to_the_next() {
+    let mut holder = Holder::new(Patience::Unlimited, Renewal::Auto);
+    let (first, _) = holder.sends();
+    let (second, _) = holder.sends_next();
+    holder.hears(first, Heard::Lost(Lost::Expired));
+    let (third, _) = holder.sends_next();
+    holder.hears(second, granted(TTL, 0));
+    assert!(!holder.session.is_held(holder.now));
+    holder.hears(third, granted(TTL, 0));
     assert!(holder.session.is_held(holder.now));
 }
 

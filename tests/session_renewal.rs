@@ -47,6 +47,20 @@ fn a_wish_outlives_the_renewal_whose_answer_was_lost() {
 }
 
 #[test]
+fn what_is_left_of_a_lease_runs_down_to_the_instant_at_which_it_is_not_believed_any_more() {
+    let mut session = attached(Renewal::Auto);
+    assert_eq!(session.held_for(1_000), 0);
+    let (first, _) = renewal_at(&mut session, 1_000);
+    session.heard(first, renewed(3_000.0), 1_020);
+    // Counted from before the renewal was sent; the margin is a tenth and a thousandth.
+    assert_eq!(session.held_for(1_020), 3_000 - 300 - 3 - 20);
+    assert_eq!((session.held_for(3_696), session.is_held(3_696)), (1, true));
+    assert_eq!((session.held_for(3_697), session.is_held(3_697)), (0, false));
+    session.release(1_030);
+    assert_eq!(session.held_for(1_030), 0);
+}
+
+#[test]
 fn renewing_that_is_switched_on_late_counts_from_the_last_renewal() {
     let mut session = attached(Renewal::Manual);
     session.renew(None, 1_000);

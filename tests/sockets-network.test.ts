@@ -1,4 +1,5 @@
-// Many clients for a while on a network that breaks all the time. CHAOS_MS makes it longer, SEED repeats what was thrown.
+// Many clients for a while on a network that breaks all the time: CHAOS_MS makes it longer, SEED repeats what was thrown.
+// And a line that is only slow, and a store that has only so many connections.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Leasehold } from "leasehold";
@@ -118,6 +119,61 @@ test("a network that cuts, drops and delays", { timeout: LENGTH_MS + 60_000 }, a
     process.off("unhandledRejection", onRejection);
     await Promise.all([...clients, good].map((locks) => locks.close()));
   }
+});
+
+test("a line slower than the limits never had a socket", { timeout: 60_000 }, async () => {
+  await using workerd = await Workerd.start();
+  await using proxy = await Proxy.before(workerd.url);
+  proxy.delayMs = () => 2_500;
+  // Closed ones stay in it: it is the second socket that a line that is cut again and again would have.
+  const opened: WebSocket[] = [];
+  class Watched extends WebSocket {
+    constructor(url: string, protocols: string[]) {
+      super(url, protocols);
+      this.addEventListener("open", () => void opened.push(this));
+    }
+  }
+  const near = new Leasehold(workerd.url);
+  const far = new Leasehold(proxy.url, { WebSocket: Watched });
+  try {
+    const lease = await far.acquire("slow", { ttlMs: 30_000, waitMs: 0 });
+    await until(() => opened.length === 1, 30_000);
+    await lease.renew();
+    assert.equal(lease.held, true);
+    assert.equal((await near.inspect("slow")).holders.length, 1);
+    proxy.delayMs = () => 0;
+    assert.deepEqual(await lease.release(), { status: "released" });
+    assert.deepEqual(
+      opened.map(({ readyState }) => readyState),
+      [WebSocket.OPEN],
+    );
+  } finally {
+    proxy.delayMs = () => 0;
+    await Promise.all([near, far].map((locks) => locks.close()));
+  }
+});
+
+test("closing without a socket asked for everything at once", { timeout: 60_000 }, async () => {
+  await using workerd = await Workerd.start();
+  let open = 0;
+  let most = 0;
+  const counted: typeof fetch = async (...request) => {
+    most = Math.max(most, (open += 1));
+    try {
+      return await fetch(...request);
+    } finally {
+      open -= 1;
+    }
+  };
+  const locks = new Leasehold(workerd.url, { fetch: counted });
+  const names = Array.from({ length: 300 }, (_, index) => `many ${index}`);
+  const leases = await Promise.all(names.map((name) => locks.acquire(name, { ttlMs: 60_000 })));
+  await Promise.all(leases.map((lease) => lease.renew()));
+  await locks.close();
+  const left = new Leasehold(workerd.url);
+  assert.equal((await left.list()).locks.length, 0);
+  await left.close();
+  assert.ok(most >= 32 && most <= 128, `${most} requests at once`);
 });
 
 /** What the store says happened: fences that rise, and never two who hold. */

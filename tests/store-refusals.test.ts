@@ -195,6 +195,19 @@ test("info is at most 1 KiB of JSON", async () => {
   assert.deepEqual((await fitting.send("/locks/b")).reply.holders[0].info, odd);
 });
 
+test("what JSON cannot say is refused over RPC by its field, also within info", async () => {
+  for (const $ of ["NaN", "Infinity", "bigint", "date", "map", "function", "cyclic", "hole"]) {
+    for (const info of [{ $ }, { a: { $ } }, [1, [{ $ }]]]) {
+      await refused("acquire", "info", undefined, ask({ info }));
+    }
+    await refused("acquire", "token", undefined, { requestId: "r", token: { $ } });
+  }
+  // A member that is not there is none.
+  const asked = ask({ info: { a: { $: "undefined" }, b: 1 }, ttlMs: { $: "undefined" } });
+  const { reply } = (await new Store(workerd, "said").calls([["acquire", "a", asked]]))[0]!;
+  assert.deepEqual([reply.status, reply.lease.ttlMs], ["granted", 30_000]);
+});
+
 test("names that no lock can have are refused; the longest and the oddest work", async () => {
   const bad = ["", "-a", ".", "..", "x".repeat(513), "\u00e9".repeat(257), "\ud800"];
   for (const lock of bad) {

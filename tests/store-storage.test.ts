@@ -73,10 +73,11 @@ test("what comes and goes within one turn is never written", async () => {
   const before: Written = await store.call("countWritten");
   const asked = ask();
   const { token, requestId } = asked;
-  await store.calls([
-    ["acquire", "a", asked],
-    ["cancel", "a", { token, requestId }],
-  ]);
+  const commands = [
+    { op: "acquire", lock: "a", ...asked },
+    { op: "cancel", lock: "a", token, requestId },
+  ];
+  await store.call("message", JSON.stringify(commands));
   assert.deepEqual(await store.call("countWritten"), before);
 });
 

@@ -141,7 +141,7 @@ fn a_command_writes_a_row() {
     store.reply(release("lock", "c", lease.fence));
     store.now += 60_000;
     store.tick();
-    assert_eq!(since(), 2, "a release, and the memory of the lease that expired");
+    assert_eq!(since(), 3, "a release, that the lease before it is over, and the memory of that");
     for at in 0..5_000 {
         let who = format!("d {at}");
         let lease = store.granted(try_acquire("lock", &who));

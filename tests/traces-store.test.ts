@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import {
   difference,
-  type Fields,
+  foreseen,
   type Reply,
   START_MS,
   type Step,
@@ -35,7 +35,7 @@ for (const vector of vectors) {
 class ByHand implements Played {
   readonly #store: Store;
   readonly #open = new Map<number, { lock: string; clientId: unknown }>();
-  #firstFence: number | undefined;
+  #firstTurnAtMs: number | undefined;
 
   constructor(space: string) {
     this.#store = new Store(workerd, space);
@@ -43,20 +43,13 @@ class ByHand implements Played {
 
   async turn({ atMs, calls, restart, fault }: Step): Promise<Map<number, Reply>> {
     if (restart) await workerd.restart();
-    this.#firstFence ??= (START_MS + atMs) * 1_000;
+    const firstTurnAtMs = (this.#firstTurnAtMs ??= START_MS + atMs);
     const named = calls.map(({ call, op, lock, fields }) => {
       this.#open.set(call, { lock: String(lock), clientId: fields["clientId"] });
-      return op === "list" ? [call, op, fields] : [call, op, lock, this.#foreseen(fields)];
+      return op === "list" ? [call, op, fields] : [call, op, lock, foreseen(fields, firstTurnAtMs)];
     });
     const answers = await this.#store.call("turn", START_MS + atMs, named, fault === true);
     return new Map(answers as [number, Reply][]);
-  }
-
-  /** A fence that is given in the very turn that it is sent in: a space's fences begin at its clock. */
-  #foreseen(fields: Fields): Fields {
-    const { fence } = fields;
-    const isCount = Number.isInteger(fence) && Number(fence) > 0 && Number(fence) < 1_000;
-    return isCount ? { ...fields, fence: this.#firstFence! + Number(fence) - 1 } : fields;
   }
 
   async position(call: number): Promise<number> {

@@ -1,30 +1,70 @@
 // A Worker that calls the lease stores through their stubs, from inside workerd: a stub has no other caller.
 //
-// `POST /` with `{ store, work, count, atOnce, spaces, ... }` does `work` so often and answers `{ elapsedMs }` and what
-// the work came to. workerd's clock stands still between I/O, so a span that begins and ends with a call is true.
+// `POST /` with `{ store, work, atOnce, spaces, ... }` does `work` and answers `{ elapsedMs }` and what the work came to. workerd's clock stands still between I/O, so a span that begins and ends with a call is true.
 
 const stores = {
-  leasehold: {
+  leasehold: commands(together),
+  methods: commands((stub, op, lock, fields) => stub[op](lock, fields)),
+  reference: handWritten((env) => env.REFERENCE),
+  grouped: handWritten((env) => env.GROUPED),
+};
+
+/** Leasehold's protocol, by whatever brings a command to the object. */
+function commands(ask) {
+  const expect = async (status, ...command) => {
+    const reply = await ask(...command);
+    if (reply.status !== status) throw new Error(`${command[1]}: ${JSON.stringify(reply)}`);
+    return reply;
+  };
+  return {
     namespace: (env) => env.LEASES,
     async acquire(stub, lock, ttlMs) {
       const token = crypto.randomUUID();
       const fields = { token, requestId: crypto.randomUUID(), ttlMs };
-      const reply = await stub.acquire(lock, fields);
-      if (reply.status !== "granted") throw new Error(`acquire: ${JSON.stringify(reply)}`);
-      return { token, fence: reply.lease.fence };
+      const { lease } = await expect("granted", stub, "acquire", lock, fields);
+      return { token, fence: lease.fence };
     },
-    async release(stub, lock, { token, fence }) {
-      const reply = await stub.release(lock, { token, fence });
-      if (reply.status !== "released") throw new Error(`release: ${JSON.stringify(reply)}`);
-    },
-    async renew(stub, lock, { token, fence }) {
-      const reply = await stub.renew(lock, { token, fence });
-      if (reply.status !== "renewed") throw new Error(`renew: ${JSON.stringify(reply)}`);
-    },
-  },
-  reference: handWritten((env) => env.REFERENCE),
-  grouped: handWritten((env) => env.GROUPED),
-};
+    renew: (stub, lock, lease) => expect("renewed", stub, "renew", lock, lease),
+    release: (stub, lock, lease) => expect("released", stub, "release", lock, lease),
+  };
+}
+
+/** What is asked in this turn, by stub. */
+const unsent = new Map();
+
+/** The longest message, bytes; all of ours are ASCII. */
+const MAX_BYTES = 16 * 1024;
+
+/** What is asked in one turn travels as one message, or as few as hold it: as the npm package does. */
+function together(stub, op, lock, fields) {
+  const text = JSON.stringify({ op, lock, ...fields });
+  return new Promise((resolve, reject) => {
+    const asked = unsent.get(stub);
+    if (asked) return asked.push({ text, resolve, reject });
+    unsent.set(stub, [{ text, resolve, reject }]);
+    queueMicrotask(() => send(stub));
+  });
+}
+
+function send(stub) {
+  const asked = unsent.get(stub);
+  unsent.delete(stub);
+  while (asked.length > 0) {
+    let size = 2;
+    const end = asked.findIndex(({ text }) => (size += text.length + 1) > MAX_BYTES);
+    void carry(stub, asked.splice(0, end < 0 ? asked.length : end));
+  }
+}
+
+async function carry(stub, asked) {
+  const texts = asked.map(({ text }) => text);
+  try {
+    const replies = JSON.parse(await stub.message(texts.length === 1 ? texts[0] : `[${texts}]`));
+    asked.forEach(({ resolve }, at) => resolve(texts.length === 1 ? replies : replies[at]));
+  } catch (error) {
+    for (const { reject } of asked) reject(error);
+  }
+}
 
 function handWritten(namespace) {
   return {
@@ -44,13 +84,20 @@ function handWritten(namespace) {
 const TTL_MS = 30_000;
 
 const works = {
-  /** Acquire and release, over and over, `atOnce` of them side by side, each with a lock of its own. */
-  async cycles({ store, stubs, count, atOnce }) {
-    await lanes(count, atOnce, async (lane) => {
-      const stub = stubs[lane % stubs.length];
-      const lock = `lock ${lane}`;
-      await store.release(stub, lock, await store.acquire(stub, lock, TTL_MS));
-    });
+  /** Acquire and release, over and over, `atOnce` of them side by side, each with a lock of its own, for so long. */
+  async cycles({ store, stubs, forMs, atOnce }) {
+    const endAt = performance.now() + forMs;
+    let count = 0;
+    const lane = async (_, number) => {
+      const stub = stubs[number % stubs.length];
+      const lock = `lock ${number}`;
+      while (performance.now() < endAt) {
+        await store.release(stub, lock, await store.acquire(stub, lock, TTL_MS));
+        count += 1;
+      }
+    };
+    await Promise.all(Array.from({ length: atOnce }, lane));
+    return { count };
   },
 
   /** Leases that stay: `count` locks, each held for `ttlMs`. */
@@ -97,7 +144,7 @@ export default {
   async fetch(request, env) {
     const { store: name, work, space, spaces = 1, ...rest } = await request.json();
     const store = stores[name];
-    const namespace = name === "leasehold" && work === "rows" ? env.COUNTED : store.namespace(env);
+    const namespace = work === "rows" ? env.COUNTED : store.namespace(env);
     const stubs = Array.from({ length: spaces }, (_, index) =>
       namespace.get(namespace.idFromName(`${space} ${index}`)),
     );

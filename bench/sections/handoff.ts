@@ -16,6 +16,9 @@ const TIME_MS = 3_500;
 const HOLD_MS = 5;
 const MORE_MS = 10;
 
+/** The longest that is waited for the last messages of a hand-off. */
+const SETTLE_MS = 500;
+
 /** A waiter of etcd hears at once only when it has waited for a while (its watches are caught up every 100 ms); alone, it has. */
 const HOLD_FOR_ONE_MS = 110;
 
@@ -104,12 +107,14 @@ class Arena {
   readonly #lock: string;
   /** Whose messages are counted. */
   readonly #counted: readonly Client[];
+  readonly #waiters: Kind["waiters"];
   #holder: Grant;
   #messages = 0;
   #onGrant: (grant: Grant) => void = () => {};
 
   private constructor(kind: Kind, lock: string, clients: readonly Client[], holder: Grant) {
     this.#counted = kind.counts === "together" ? clients.slice(0, 1) : clients;
+    this.#waiters = kind.waiters;
     this.#clients = clients;
     this.#lock = lock;
     this.#holder = holder;
@@ -140,7 +145,7 @@ class Arena {
   }
 
   async #handOff(): Promise<void> {
-    const before = await this.#countMessages();
+    const before = await this.#settled();
     const granted = new Promise<Grant>((resolve) => (this.#onGrant = resolve));
     const releasedAt = performance.now();
     const released = this.#holder.release();
@@ -156,6 +161,19 @@ class Arena {
   #queue(client: Client): void {
     const granted = (release: Release) => this.#onGrant({ client, release, at: performance.now() });
     client.acquire(this.#lock).then(granted, () => {});
+  }
+
+  /** The messages so far, once those that the last hand-off brought on are all there: a claim, and a place in the queue. */
+  async #settled(): Promise<number> {
+    let count = await this.#countMessages();
+    for (const giveUpAt = performance.now() + SETTLE_MS; performance.now() < giveUpAt;) {
+      if (this.#waiters === "ask") break;
+      await sleep(5);
+      const before = count;
+      count = await this.#countMessages();
+      if (count === before) break;
+    }
+    return count;
   }
 
   async #countMessages(): Promise<number> {

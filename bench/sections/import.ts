@@ -11,7 +11,7 @@ export const coldImport: Section = {
   title: "Cold import",
   about: `A new Node.js imports the package and makes its first client, timed inside; beside it, redis-semaphore with ioredis.`,
   async run({ workerd }) {
-    const entry = join(import.meta.dirname, "../../dist/index.node.js");
+    const entry = join(import.meta.dirname, "../../dist/index.js");
     const figures = await inTurns(
       [
         timed(

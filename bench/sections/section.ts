@@ -35,7 +35,7 @@ export interface Row {
   readonly goal?: Goal;
 }
 
-export type Unit = "cycles/s" | "ms" | "µs" | "messages" | "rows" | "kB";
+export type Unit = "cycles/s" | "ms" | "µs" | "messages" | "rows" | "kB" | "instructions";
 
 /** What the row must reach: of its ratio to the peer, or of the figure itself where there is no peer. */
 export interface Goal {

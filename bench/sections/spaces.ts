@@ -15,10 +15,7 @@ shows what a space costs beside others; on Cloudflare each has a thread of its o
     for (const count of [1, 4, 16]) {
       const figures = await inTurns(
         (["leasehold", "reference"] as const).map((store) =>
-          cycles(workerd, {
-            ...{ store, work: "cycles", space: "spaces", spaces: count, atOnce: 256 },
-            count: store === "reference" ? 1_200 : 5_000,
-          }),
+          cycles(workerd, store, { space: "spaces", spaces: count, atOnce: 256 }),
         ),
         ROUNDS,
       );

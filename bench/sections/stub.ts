@@ -3,61 +3,66 @@ import { type Contender, type Figure, inTurns } from "../measure.ts";
 import type { Task, Workerd } from "../workerd.ts";
 import type { Row, Section } from "./section.ts";
 
-const ROUNDS = 7;
+const ROUNDS = 9;
 
-/** Cycles of a round: for a little less than a second. */
-const COUNT = { 1: 600, 64: 5_000, 256: 5_000 } as const;
-/** The hand-written object commits each call by itself. */
-const COUNT_UNGROUPED = { 1: 600, 64: 1_200, 256: 1_200 } as const;
+/** Those who are measured, as the driver calls them. */
+export const NAMES = {
+  leasehold: "Leasehold",
+  methods: "Leasehold, a call each",
+  reference: "hand-written object",
+  grouped: "hand-written, grouped",
+};
+
+type Store = keyof typeof NAMES;
+
+const STORES = Object.keys(NAMES) as Store[];
 
 export const stub: Section = {
   name: "stub",
   title: "Acquire and release through the stub",
-  about: `A Worker calls the object's methods on its stub: acquire, release, and again; at once means on as many locks of one
-space. The reference is \`bench/reference/store.js\`: a Durable Object written by hand for the same row, on the same workerd and
-disk. "Grouped" is the same with the calls of one turn sharing a commit, as Leasehold's do.`,
+  about: `A Worker calls the object on its stub: acquire, release, and again; at once means on as many locks of one space.
+Leasehold's protocol has one message for the calls of a turn (\`stub.message\`, which the npm package uses); "a call each"
+is the same through the methods \`stub.acquire\` and \`stub.release\`. The reference is \`bench/reference/store.js\`: a Durable
+Object written by hand for the same row, on the same workerd and disk, with a method for each call and a commit for each.
+"Grouped" is the same object with the calls of one turn of the event loop sharing a commit, as Leasehold's do.`,
   async run({ workerd }) {
     const rows: Row[] = [];
-    const plot: Record<string, number[]> = { leasehold: [], reference: [], grouped: [] };
-    for (const atOnce of [1, 64, 256] as const) {
-      const figures = await inTurns(
-        (["leasehold", "reference", "grouped"] as const).map((store) => {
-          const count = (store === "reference" ? COUNT_UNGROUPED : COUNT)[atOnce];
-          return cycles(workerd, { store, work: "cycles", space: "stub", count, atOnce });
-        }),
-        ROUNDS,
-      );
-      for (const [name, { median }] of figures) plot[name]?.push(median);
-      const ours = figures.get("leasehold") as Figure;
-      const row = (peer: "reference" | "grouped"): Row => ({
-        what: `stub, ${atOnce} at once`,
+    const plot = new Map<Store, number[]>(STORES.map((store) => [store, []]));
+    for (const atOnce of [1, 64, 256]) {
+      const contenders = STORES.map((store) => cycles(workerd, store, { space: "stub", atOnce }));
+      const figures = await inTurns(contenders, ROUNDS);
+      for (const [store, values] of plot) values.push(figures.get(store)?.median ?? NaN);
+      const row = (ours: Store, peer: Store): Row => ({
+        what: `${ours === "methods" ? "a call each" : "stub"}, ${atOnce} at once`,
         unit: "cycles/s",
-        ours,
+        ours: figures.get(ours) as Figure,
         peer: { name: NAMES[peer], figure: figures.get(peer) as Figure },
       });
-      rows.push({ ...row("reference"), goal: { atLeast: atOnce === 1 ? 1 : 5 } }, row("grouped"));
+      const goal = { atLeast: atOnce === 1 ? 1 : 5 };
+      rows.push({ ...row("leasehold", "reference"), goal });
+      rows.push(row("leasehold", "grouped"), row("methods", "reference"));
     }
-    const series = (["leasehold", "reference", "grouped"] as const).map((name) => ({
-      name: NAMES[name],
-      values: plot[name] ?? [],
-    }));
+    const series = [...plot].map(([store, values]) => ({ name: NAMES[store], values }));
     const bars = ["1 at once", "64 at once", "256 at once"];
     return { rows, plots: [{ name: "stub", title: this.title, unit: "cycles/s", bars, series }] };
   },
 };
 
-export const NAMES = {
-  leasehold: "Leasehold",
-  reference: "hand-written object",
-  grouped: "hand-written, grouped",
-};
+/** How long a round of them is. */
+const ROUND_MS = 400;
 
-export function cycles(workerd: Workerd, task: Task): Contender {
+/** Cycles a second. */
+export function cycles(
+  workerd: Workerd,
+  store: Store,
+  task: Omit<Task, "store" | "work">,
+): Contender {
   return {
-    name: task.store,
+    name: store,
     async round() {
-      const { elapsedMs } = await workerd.drive(task);
-      return (task.count / elapsedMs) * 1_000;
+      const work = { ...task, store, work: "cycles", forMs: ROUND_MS } as const;
+      const { count, elapsedMs } = await workerd.drive(work);
+      return (count / elapsedMs) * 1_000;
     },
   };
 }

@@ -14,6 +14,7 @@ export const etcd: Kind = {
   name: "etcd",
   program: "etcd",
   counts: "together",
+  waiters: "are told",
   async start() {
     const [address, peers] = [
       `http://127.0.0.1:${await freePort()}`,

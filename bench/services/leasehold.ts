@@ -7,6 +7,7 @@ export const leasehold: Kind = {
   name: "Leasehold",
   program: "node",
   counts: "together",
+  waiters: "are told",
   start: async () => serviceOn(await Workerd.start()),
   connect,
 };
@@ -44,7 +45,7 @@ export function socketUrl(address: string): string {
 
 /** The package as it was built: a program outside of this repository has the same. */
 export async function built(): Promise<Package> {
-  return (await import(join(import.meta.dirname, "../../dist/index.node.js"))) as Package;
+  return (await import(join(import.meta.dirname, "../../dist/index.js"))) as Package;
 }
 
 async function connect(address: string): Promise<Client> {

@@ -10,6 +10,7 @@ export const redisSemaphore: Kind = {
   name: "redis-semaphore",
   program: "redis-server",
   counts: "apart",
+  waiters: "ask",
   start: () =>
     start("redis-semaphore", "Mutex: lockTimeout 10 s, refreshed every 8 s, retryInterval 10 ms"),
   connect: (address) => connect(address, withMutex),
@@ -19,6 +20,7 @@ export const redlock: Kind = {
   name: "redlock",
   program: "redis-server",
   counts: "apart",
+  waiters: "ask",
   start: () => start("redlock", "one server: retryDelay 200 ms, retryJitter 100 ms, retryCount 10"),
   connect: (address) => connect(address, withRedlock),
 };

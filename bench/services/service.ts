@@ -7,6 +7,8 @@ export interface Kind {
   readonly program: string;
   /** Whether a client counts its own messages, or those of all clients. */
   readonly counts: "apart" | "together";
+  /** Whether who waits is told, and says nothing meanwhile, or asks again and again. */
+  readonly waiters: "are told" | "ask";
   start(): Promise<Service>;
   connect(address: string): Promise<Client>;
 }

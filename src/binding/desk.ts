@@ -42,5 +42,5 @@ export class Desk implements Listener {
 }
 
 function key(space: string, lock: string, which: string | number): string {
-  return JSON.stringify([space, lock, which]);
+  return `${space.length} ${lock.length} ${typeof which} ${space}${lock}${which}`;
 }

@@ -13,13 +13,17 @@ export interface BlockingOptions {
   readonly blockingTimeoutMs?: number | undefined;
 }
 
-export type DistributedLockOptions = BlockingOptions &
-  Sharing & {
+export type DistributedLockOptions = Sharing &
+  (BlockingOptions &
+    ({ readonly blocking: boolean } | { readonly blockingTimeoutMs?: undefined })) & {
     /** `host:pid:uuid` in Node, a UUID elsewhere, unless given: 1 to 128 bytes. */
     readonly token?: string | undefined;
     /** 50 to 86 400 000, 30 000 unless given. */
     readonly ttlMs?: number | undefined;
-    /** How often {@link DistributedLock.start} renews: at the latest every half of `ttlMs`; every third unless given. */
+    /**
+     * How often {@link DistributedLock.start} renews, 1 and up: every third of `ttlMs` unless given. Where half of
+     * `ttlMs`, or of what is left of it when the store has answered, is less, it renews after that.
+     */
     readonly renewEveryMs?: number | undefined;
     readonly maxHoldMs?: number | undefined;
     readonly lockDelayMs?: number | undefined;
@@ -30,34 +34,34 @@ export type DistributedLockOptions = BlockingOptions &
 export class DistributedLock {
   /** The name of the lock. */
   readonly name: string;
-  /** The secret that proves ownership: the same for the life of this object. */
-  readonly token: string;
   readonly #locks: Leasehold;
   readonly #blocking: BlockingOptions;
   readonly #terms: object;
   readonly #renewEveryMs: number;
+  #token: string | undefined;
   /** Held or not: the last one, until it is released. */
   #lease: Lease | undefined;
   #isRenewing = false;
 
   /** Throws a LeaseError, `invalid_argument`, for what is this class's own; `acquire` judges the rest. */
   constructor(locks: Leasehold, name: string, options: DistributedLockOptions = {}) {
-    const {
-      token = identity(),
-      blocking,
-      blockingTimeoutMs,
-      renewEveryMs,
-      ...terms
-    } = checked(options);
+    const { token, blocking, blockingTimeoutMs, renewEveryMs, ...terms } = checked(options);
     if (typeof (locks as Leasehold | undefined)?.acquire !== "function") {
       throw invalid("locks", "a Leasehold");
     }
     this.name = name;
-    this.token = token;
+    this.#token = token;
     this.#locks = locks;
     this.#blocking = checkedBlocking({ blocking, blockingTimeoutMs });
     this.#renewEveryMs = checkedRenewal(renewEveryMs, terms.ttlMs);
     this.#terms = terms;
+  }
+
+  /** The secret that proves ownership: the same for the life of this object. */
+  get token(): string {
+    // On first use: a Worker's global scope has no randomness.
+    if (this.#token === undefined) this.#token = identity();
+    return this.#token;
   }
 
   /** Whether the lock is held at the moment of asking. */

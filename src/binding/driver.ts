@@ -4,7 +4,8 @@ import { type Carrier, NoAnswer, type Push } from "./carrier.ts";
 import { type Clock, monotonic, Timer } from "./clock.ts";
 import { enter, instance, Session, Status } from "./core.ts";
 import type { Desk } from "./desk.ts";
-import { errorOf, isProblem, LeaseError, lost, unavailable } from "./errors.ts";
+import { errorOf, isProblem, LeaseError, lost, mayPass, unavailable } from "./errors.ts";
+import { areHolders } from "./replies.ts";
 import type { Holder, LostReason, Mode, Released } from "./types.ts";
 
 /** Where a session's commands go. */
@@ -39,13 +40,15 @@ export class Driver {
   readonly #clock: Clock;
   readonly #made = instance();
   readonly #timer = new Timer();
-  /** Ends the calls whose replies nobody needs. */
-  readonly #calls = new AbortController();
+  /** Ends the calls whose replies nobody needs: made where a carrier asks for its signal. */
+  #calls: AbortController | undefined;
   readonly #renewals: Renewal[] = [];
   #session: Session | undefined;
   #status: Status = Status.Asking;
   #reason: LostReason = "unknown";
   #lastNumber = 0;
+  /** Calls that have brought nothing yet. */
+  #inFlight = 0;
   /** What it expects to be told of: its requestId, and its fence. */
   readonly #expected = new Set<string | number>();
   /** What went wrong last, for whoever has to be told something. */
@@ -85,9 +88,14 @@ export class Driver {
 
   /** Whether the lease is held at this instant, as far as can be known. */
   get isHeld(): boolean {
+    return this.heldForMs > 0;
+  }
+
+  /** How much longer, if no renewal is answered. */
+  get heldForMs(): number {
     const session = this.#session;
-    if (!session || this.#made !== instance()) return false;
-    return enter(() => session.isHeld(this.#clock.now()), this.#made);
+    if (!session || this.#made !== instance()) return 0;
+    return enter(() => session.heldForMs(this.#clock.now()), this.#made);
   }
 
   /** Resolves when the store has renewed what was not yet sent when this was called. */
@@ -108,6 +116,14 @@ export class Driver {
   setRenewal(everyMs: number | undefined): void {
     this.#enter((session, now) => session.setRenewal(everyMs, now));
     this.#pump();
+  }
+
+  /** Gives it up although its holder has not: the holder is told why. */
+  close(reason: LeaseError): Promise<Released> {
+    const { onLost } = this;
+    this.onLost = undefined;
+    onLost?.(reason);
+    return this.release();
   }
 
   /** Gives up: leaves the queue, or gives back the lease. Rejects where the store did not confirm; again after that. */
@@ -162,7 +178,18 @@ export class Driver {
     this.#lastNumber = number;
     const { carrier, desk, space, lock } = this.line;
     if (op === "acquire") this.#expect(fields["requestId"] as string);
-    const call = { space, op, lock, fields, signal: this.#calls.signal, listener: desk };
+    const driver = this;
+    const call = {
+      space,
+      op,
+      lock,
+      fields,
+      get signal() {
+        return (driver.#calls ??= new AbortController()).signal;
+      },
+      listener: desk,
+    };
+    this.#inFlight += 1;
     carrier.call(call).then(
       (reply) => this.#hear(number, reply),
       (error: unknown) => this.#miss(number, error),
@@ -170,15 +197,16 @@ export class Driver {
   }
 
   #hear(number: number, reply: unknown): void {
+    this.#inFlight -= 1;
     if (!this.#session) return;
     if (isProblem(reply)) {
-      const isFinal = reply.code !== "unavailable";
-      return this.#miss(number, new NoAnswer(errorOf(reply), isFinal));
+      return this.#fail(number, new NoAnswer(errorOf(reply), !mayPass(reply.code)));
     }
     const dice = Math.random();
     const isReply = this.#enter((session, now) => session.heard(number, reply, now, dice));
     if (isReply) this.#reply = reply as Reply;
-    else this.#error = unavailable("the lease store's answer was not understood");
+    // What went wrong before an answer has no part in what comes after it.
+    this.#error = isReply ? undefined : unavailable("the lease store's answer was not understood");
     if (isReply && this.#enter((session) => session.status) === Status.Holding) {
       this.#settleRenewals((renewal) => renewal.isAnsweredBy(number));
     }
@@ -186,11 +214,20 @@ export class Driver {
   }
 
   #miss(number: number, error: unknown): void {
-    if (!this.#session) return;
+    this.#inFlight -= 1;
+    if (this.#session) this.#fail(number, error);
+  }
+
+  #fail(number: number, error: unknown): void {
     const isFinal = error instanceof NoAnswer && error.isFinal;
-    this.#error = error instanceof NoAnswer ? error.error : unavailable("no answer", error);
+    const problem = error instanceof NoAnswer ? error.error : unavailable("no answer", error);
+    this.#error = problem;
     this.#enter((session, now) => session.failed(number, isFinal, now, Math.random()));
-    if (isFinal) this.#settleRenewals((renewal) => renewal.isAnsweredBy(number), this.#error);
+    if (isFinal)
+      this.#settleRenewals(
+        (renewal) => renewal.isAnsweredBy(number),
+        () => problem,
+      );
     this.#pump();
   }
 
@@ -199,7 +236,8 @@ export class Driver {
     const before = this.#status;
     this.#enter((session) => {
       this.#status = session.status;
-      this.#reason = (session.reason as LostReason | undefined) ?? this.#reason;
+      if (this.#status === Status.Lost) this.#reason = session.reason as LostReason;
+      if (this.#status !== Status.Holding) return;
       this.fence = session.fence ?? this.fence;
       this.expiresAt = session.expiresAt ?? this.expiresAt;
     });
@@ -210,26 +248,28 @@ export class Driver {
 
   #tell(before: Status): void {
     const status = this.#status;
-    if (status === Status.Holding) return this.#answer(undefined);
-    const error = this.#ending();
+    if (status === Status.Holding) return this.#answer();
+    // Made when somebody wants it: after a release nobody does.
+    let ending: LeaseError | undefined;
+    const error = () => (ending ??= this.#ending());
     if (status !== Status.Asking) this.#settleRenewals(() => true, error);
     if (status === Status.Unconfirmed) {
       this.#release?.reject(this.#error ?? unavailable("the release was not confirmed"));
       this.#release = undefined;
     } else if (status !== Status.Asking && status !== Status.Releasing) {
       if (status === Status.Lost) this.#release?.resolve({ status: "lost", reason: this.#reason });
-      else if (status === Status.Failed) this.#release?.reject(error);
+      else if (status === Status.Failed) this.#release?.reject(error());
       else this.#release?.resolve({ status: "released" });
       this.#answer(error);
       // Once it is being given up, nobody is told that it was lost.
-      if (before === Status.Holding && status !== Status.Released) this.#lose(error);
+      if (before === Status.Holding && status !== Status.Released) this.#lose(error());
     }
   }
 
-  #answer(error: LeaseError | undefined): void {
+  #answer(error?: () => LeaseError): void {
     const { onAnswer } = this;
     this.onAnswer = undefined;
-    onAnswer?.(error);
+    onAnswer?.(error?.());
   }
 
   #lose(error: LeaseError): void {
@@ -238,10 +278,10 @@ export class Driver {
     onLost?.(error.code === "lost" ? error : lost("unknown", error));
   }
 
-  #settleRenewals(isSettled: (renewal: Renewal) => boolean, error?: LeaseError): void {
+  #settleRenewals(isSettled: (renewal: Renewal) => boolean, error?: () => LeaseError): void {
     for (const renewal of this.#renewals.splice(0)) {
       if (!isSettled(renewal)) this.#renewals.push(renewal);
-      else if (error) renewal.reject(error);
+      else if (error) renewal.reject(error());
       else renewal.resolve();
     }
   }
@@ -251,7 +291,10 @@ export class Driver {
     const { holders, retryAfterMs } = this.#reply;
     switch (this.#status) {
       case Status.Held:
-        return new LeaseError("held", "somebody else has the lock", { holders, retryAfterMs });
+        return new LeaseError("held", "somebody else has the lock", {
+          holders: areHolders(holders) ? holders : undefined,
+          retryAfterMs,
+        });
       case Status.TimedOut:
         return new LeaseError("timeout", "the lock was not to be had in time", {
           cause: this.#error,
@@ -296,7 +339,8 @@ export class Driver {
 
   #end(): void {
     this.#timer.clear();
-    this.#calls.abort();
+    // Whoever is told has to be made an error first, with a stack.
+    if (this.#inFlight > 0) this.#calls?.abort();
     const { desk, space, lock } = this.line;
     for (const which of this.#expected) desk.forget(space, lock, which, this);
     this.#session?.free();

@@ -1,5 +1,5 @@
 // An election: whoever holds the lock leads.
-import { invalid, LeaseError } from "./errors.ts";
+import { invalid, LeaseError, type LeaseErrorCode, mayPass } from "./errors.ts";
 import type { Lease } from "./lease.ts";
 import { checked } from "./plain.ts";
 import type { AcquireOptions, ElectOptions } from "./types.ts";
@@ -35,12 +35,13 @@ async function campaign(
   try {
     return await acquire(options as AcquireOptions);
   } catch (error) {
-    const mayPass =
-      error instanceof LeaseError &&
-      (error.code === "unavailable" || error.code === "queue_full" || error.code === "lost");
-    if (mayPass) return undefined;
+    if (error instanceof LeaseError && isPassing(error.code)) return undefined;
     throw error;
   }
+}
+
+function isPassing(code: LeaseErrorCode): boolean {
+  return mayPass(code) || code === "queue_full" || code === "space_full" || code === "lost";
 }
 
 async function lead(
@@ -54,12 +55,17 @@ async function lead(
   try {
     await callback(lease);
   } catch (error) {
-    // Most likely how it was told that its term is over.
-    if (!lease.signal.aborted) throw error;
+    if (lease.held && !lease.signal.aborted && !isStale(error)) throw error;
+    // Most likely how it was told that its term is over: by the signal, by the time, by a resource that knows a later one.
   } finally {
     signal?.removeEventListener("abort", onAbort);
     await lease.release().catch(() => {});
   }
+}
+
+/** A `FenceError` of that code, from whatever copy of the package. */
+function isStale(error: unknown): boolean {
+  return (error as { code?: unknown } | null | undefined)?.code === "stale_fence";
 }
 
 function pause(lengthMs: number, signal: AbortSignal | undefined): Promise<void> {

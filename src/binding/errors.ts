@@ -11,13 +11,29 @@ export type LeaseErrorCode =
   | "lost"
   /** An argument is wrong; `field` names it. */
   | "invalid_argument"
+  /** No key was given, or none that the service knows. */
   | "unauthorized"
+  /** The key does not have the right to do that in this space, or the page's origin is not on the list. */
   | "forbidden"
+  /** There is no lease store at that address. */
   | "not_found"
-  | "too_large"
+  /** As many wait for the lock as may: 10 000, or what the deployment sets. */
   | "queue_full"
+  /** The space has as many locks as it may. Those in use go on. */
+  | "space_full"
   /** The lock is in use with another `limit`. */
   | "limit_mismatch"
+  /** More was asked at once, or more often, than the deployment lets anybody. */
+  | "too_many_requests"
+  /** The request is larger than any that this package sends. */
+  | "too_large"
+  /** The request did not arrive in time. */
+  | "too_slow"
+  /** Changes are told over a WebSocket only. As the next ones, an answer to what this package does not send. */
+  | "needs_socket"
+  | "upgrade_required"
+  | "method_not_allowed"
+  | "unsupported_media_type"
   /** The store could not be reached, or could not answer: whether anything happened is unknown. */
   | "unavailable"
   /** The client was closed. */
@@ -56,6 +72,11 @@ export class LeaseError extends Error {
 /** An argument that the Rust half never sees. */
 export function invalid(field: string, expected: string): LeaseError {
   return new LeaseError("invalid_argument", `${field} must be ${expected}`, { field });
+}
+
+/** Whether what was refused with it may be granted a moment later, though nothing but time has changed. */
+export function mayPass(code: LeaseErrorCode): boolean {
+  return code === "unavailable" || code === "too_many_requests" || code === "too_slow";
 }
 
 export function unavailable(message: string, cause?: unknown): LeaseError {

@@ -156,9 +156,9 @@ impl Session {
         self.session.release(instant(now));
     }
 
-    #[wasm_bindgen(js_name = isHeld)]
-    pub fn is_held(&self, now: f64) -> bool {
-        self.session.is_held(instant(now))
+    #[wasm_bindgen(js_name = heldForMs)]
+    pub fn held_for(&self, now: f64) -> f64 {
+        self.session.held_for(instant(now)) as f64
     }
 
     #[wasm_bindgen(getter)]

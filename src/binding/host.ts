@@ -17,6 +17,13 @@ export function soon(callback: () => void): void {
 /** Whether messages that come together may be handed over in one go, before what the first one sets off. */
 export const mayCrowd = host.setImmediate !== undefined;
 
+const encoder = new TextEncoder();
+
+/** How long a text is on its way. */
+export function bytesOf(text: string): number {
+  return /^[\x00-\x7f]*$/.test(text) ? text.length : encoder.encode(text).length;
+}
+
 /** A Worker: what one request has opened, another may not use. */
 export function isWorker(): boolean {
   return host.navigator?.userAgent === "Cloudflare-Workers";

@@ -3,6 +3,7 @@ import { type Call, type Carrier, NoAnswer } from "./carrier.ts";
 import { Timer } from "./clock.ts";
 import { invalid, isProblem, LeaseError, type LeaseErrorCode, unavailable } from "./errors.ts";
 import { Order } from "./order.ts";
+import { Turnstile } from "./turnstile.ts";
 import type { Fetch, HttpResponse } from "./types.ts";
 
 /** The shortest wait that takes a place in a queue. */
@@ -10,6 +11,7 @@ const PLACE_MS = 1;
 
 export class HttpCarrier implements Carrier {
   readonly #order = new Order();
+  readonly #turnstile = new Turnstile();
   readonly #base: string;
   readonly #fetch: Fetch;
   readonly #headers: Record<string, string>;
@@ -26,9 +28,9 @@ export class HttpCarrier implements Carrier {
     const { space, op, lock, fields } = call;
     if (call.inStep) return Promise.reject(noSocket());
     // Guarded by token and fence, and in a hurry.
-    if (op === "renew") return this.#send(call);
+    if (op === "renew") return this.#sendSome(call);
     const waitMs = op === "acquire" ? Number(fields["waitMs"] ?? 0) : 0;
-    if (waitMs <= PLACE_MS) return this.#order.run(space, lock, () => this.#send(call));
+    if (waitMs <= PLACE_MS) return this.#order.run(space, lock, () => this.#sendSome(call));
     return this.#wait(call, waitMs);
   }
 
@@ -37,10 +39,15 @@ export class HttpCarrier implements Carrier {
     const { space, lock, fields } = call;
     const start = performance.now();
     const place = { ...call, fields: { ...fields, waitMs: PLACE_MS } };
-    const reply = await this.#order.run(space, lock, () => inTime(this.#send(place)));
+    const reply = await this.#order.run(space, lock, () => inTime(this.#sendSome(place)));
     if ((reply as { status?: unknown }).status !== "waiting") return reply;
     const left = Math.ceil(waitMs - (performance.now() - start));
     return left > 0 ? this.#send({ ...call, fields: { ...fields, waitMs: left } }) : reply;
+  }
+
+  /** What is answered at once; who waits for long may not keep others from it. */
+  #sendSome(call: Call): Promise<unknown> {
+    return this.#turnstile.run(() => this.#send(call));
   }
 
   async #send(call: Call): Promise<unknown> {
@@ -68,6 +75,9 @@ export function baseOf(base: string | URL): string {
   const url = URL.parse?.(base) ?? tryUrl(base);
   if (url?.protocol !== "http:" && url?.protocol !== "https:") {
     throw invalid("target", "a URL that starts with http:// or https://");
+  }
+  if (url.search || url.hash || url.username || url.password) {
+    throw invalid("target", "a URL without a query, a fragment, a user's name or a password");
   }
   return `${url.origin}${url.pathname.replace(/\/+$/, "")}/v1/spaces`;
 }

@@ -1,4 +1,5 @@
-// The public surface of the npm package.
+// The public surface of the npm package. Its leases are disposable, whatever `lib` its user has chosen.
+/// <reference lib="esnext.disposable" preserve="true" />
 export { DistributedLock } from "./distributed-lock.ts";
 export type { BlockingOptions, DistributedLockOptions } from "./distributed-lock.ts";
 export { LeaseError } from "./errors.ts";

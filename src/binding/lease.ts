@@ -11,19 +11,27 @@ export class Lease {
   /** The name of the lock. */
   readonly lock: string;
   /**
-   * Aborts once, when the lease is lost, with a LeaseError of the code `lost`; not when it is released. That of a term
+   * Aborts once, when the lease is lost, with a LeaseError of the code `lost`, or `closed` when the client is closed
+   * under it; not when it is released. That of a term
    * also aborts, with its reason, when the signal of the election does.
    */
-  readonly signal: AbortSignal;
+  get signal(): AbortSignal {
+    return this.#aborting.signal;
+  }
+
   readonly #driver: Driver;
-  readonly #controller = new AbortController();
+  #controller: AbortController | undefined;
 
   /** @internal */
   constructor(driver: Driver) {
     this.lock = driver.line.lock;
-    this.signal = this.#controller.signal;
     this.#driver = driver;
-    driver.onLost = (error) => this.#controller.abort(error);
+    driver.onLost = (error) => this.#aborting.abort(error);
+  }
+
+  /** Made when somebody looks, or is to be told: most leases are released before. */
+  get #aborting(): AbortController {
+    return (this.#controller ??= new AbortController());
   }
 
   /** The name of the lock, as the Web Locks API calls it. */
@@ -52,6 +60,14 @@ export class Lease {
    */
   get held(): boolean {
     return this.#driver.isHeld;
+  }
+
+  /**
+   * How much longer it is {@link held} if no renewal is answered from now on, ms: 0 once it is not. What needs time to
+   * stop begins to when no more than that is left.
+   */
+  get heldForMs(): number {
+    return this.#driver.heldForMs;
   }
 
   /** For display: epoch milliseconds on the store's clock. 0 of an attached lease until its first renewal. */
@@ -99,7 +115,7 @@ export class Lease {
 
   /** Tells whoever uses it to come to an end. @internal */
   stepDown(reason: unknown): void {
-    this.#controller.abort(reason);
+    this.#aborting.abort(reason);
   }
 
   /** From now on renews every so many ms; 0: no more. @internal */

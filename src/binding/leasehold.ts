@@ -1,14 +1,15 @@
 // The client.
 import { type Carrier, NoAnswer } from "./carrier.ts";
-import { enter, mint } from "./core.ts";
+import { check, checkSpace, enter, mint } from "./core.ts";
 import { Timer } from "./clock.ts";
 import { Desk } from "./desk.ts";
 import { Driver, type Line } from "./driver.ts";
 import { elected } from "./elect.ts";
-import { errorOf, invalid, isProblem, LeaseError, unavailable } from "./errors.ts";
+import { errorOf, invalid, isProblem, LeaseError, mayPass, unavailable } from "./errors.ts";
 import { Lease } from "./lease.ts";
-import { checked, fieldsOf, scalar } from "./plain.ts";
+import { checked, fieldsOf, known, scalar } from "./plain.ts";
 import { snapshot } from "./query.ts";
+import { isReplyTo } from "./replies.ts";
 import { requested } from "./request-all.ts";
 import { type Target, carrierTo } from "./target.ts";
 import type {
@@ -37,6 +38,9 @@ const PAUSE_MS = 100;
 /** A question that is not answered by then is not any more, ms. */
 const ANSWER_MS = 10_000;
 
+/** What a client can be set up with. */
+const OPTIONS = ["space", "key", "clientId", "fetch", "WebSocket"] as const;
+
 /** A client of a lease store. */
 export class Leasehold {
   readonly #carrier: Carrier;
@@ -48,10 +52,11 @@ export class Leasehold {
 
   /** Throws a LeaseError, `invalid_argument`, where an argument is wrong. Reaches for nothing yet. */
   constructor(target: Target, options: LeaseholdOptions = {}) {
-    const { space = "default", clientId } = checked(options);
+    const { space, clientId } = known(options, OPTIONS);
     this.#carrier = carrierTo(target, options);
-    this.#space = space;
-    if (typeof space !== "function") checkedSpace(space);
+    // The Rust half is started only where there is something to be judged.
+    if (space !== undefined && typeof space !== "function") checkedSpace(space);
+    this.#space = space ?? "default";
     if (clientId !== undefined) this.#clientId = checkedClientId(clientId);
   }
 
@@ -138,7 +143,7 @@ export class Leasehold {
    * leads, and its `info`, by {@link inspect} and {@link watch}.
    *
    * Never resolves. Rejects with `signal.reason`, `closed`, what the store answers for good, or the callback's own
-   * error, unless that comes of a term that was over.
+   * error, unless that comes of a term that was over: lost, or refused by a resource as `stale_fence`.
    */
   async elect(
     name: string,
@@ -167,7 +172,7 @@ export class Leasehold {
     if (signal !== undefined && !isSignal(signal)) throw invalid("signal", "an AbortSignal");
     const space = this.#spaceOr(given);
     const fields = fieldsOf(rest);
-    enter((rust) => rust.check("watch", null, fields));
+    enter(() => check("watch", null, fields));
     return this.#watch(space, (fields["prefix"] as string | undefined) ?? "", signal);
   }
 
@@ -211,14 +216,14 @@ export class Leasehold {
   }
 
   /**
-   * Leaves every queue and gives back every lease; calls that wait, and all later ones, reject with
-   * `closed`. Resolves when nothing is left to do, and never rejects.
+   * Leaves every queue and gives back every lease, whose signals abort with `closed`; calls that wait, and all later
+   * ones, reject with it. Resolves when nothing is left to do, and never rejects.
    */
   async close(): Promise<void> {
     this.#isClosed = true;
     for (const ask of this.#asks) ask.abort();
     for (const watcher of this.#desk.watchers) watcher.end(closed());
-    await Promise.allSettled([...this.#desk.drivers].map((driver) => driver.release()));
+    await Promise.allSettled([...this.#desk.drivers].map((driver) => driver.close(closed())));
     this.#carrier.leave?.(this.#desk);
   }
 
@@ -311,16 +316,16 @@ export class Leasehold {
 
   #line(name: unknown): Line & { lock: string } {
     if (this.#isClosed) throw closed();
-    // What is no name is refused by the store's own rule for names.
+    // What is no name is refused by the store's own rule for names, with the rest of what is sent.
     const lock = scalar(name) as string;
-    enter((rust) => rust.check("inspect", lock, {}));
+    return { carrier: this.#carrier, desk: this.#desk, space: this.#spaceOf(lock), lock };
+  }
+
+  #spaceOf(lock: string): string {
     const space = this.#space;
-    return {
-      carrier: this.#carrier,
-      desk: this.#desk,
-      space: typeof space === "function" ? checkedSpace(space(lock)) : space,
-      lock,
-    };
+    if (typeof space === "string") return space;
+    enter(() => check("inspect", lock, {}));
+    return checkedSpace(space(lock));
   }
 
   #spaceOr(given: unknown): string {
@@ -337,7 +342,7 @@ export class Leasehold {
     lock: string | undefined,
     fields: Record<string, unknown>,
   ): Promise<unknown> {
-    enter((rust) => rust.check(op, lock ?? null, fields));
+    enter(() => check(op, lock ?? null, fields));
     const ask = new AbortController();
     this.#asks.add(ask);
     const timer = new Timer();
@@ -380,7 +385,9 @@ function closed(): LeaseError {
 async function answer(carrier: Carrier, call: Parameters<Carrier["call"]>[0]): Promise<Answered> {
   try {
     const reply = await carrier.call(call);
-    return isProblem(reply) ? [reply, errorOf(reply), reply.code !== "unavailable"] : [reply];
+    if (isProblem(reply)) return [reply, errorOf(reply), !mayPass(reply.code)];
+    if (isReplyTo(call.op, reply)) return [reply];
+    return [undefined, unavailable("the lease store's answer was not understood"), false];
   } catch (error) {
     if (error instanceof NoAnswer) return [undefined, error.error, error.isFinal];
     return [undefined, unavailable("the lease store did not answer", error), false];
@@ -389,13 +396,13 @@ async function answer(carrier: Carrier, call: Parameters<Carrier["call"]>[0]): P
 
 function checkedSpace(space: unknown): string {
   const name = typeof space === "string" ? scalar(space) : null;
-  enter((rust) => rust.checkSpace((name ?? "") as string));
+  enter(() => checkSpace((name ?? "") as string));
   return name as string;
 }
 
 function checkedClientId(clientId: unknown): string {
   const fields = { token: "any", requestId: "any", clientId: scalar(clientId) };
-  enter((rust) => rust.check("acquire", "any", fields));
+  enter(() => check("acquire", "any", fields));
   return clientId as string;
 }
 

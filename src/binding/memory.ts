@@ -1,10 +1,9 @@
-// The store in this process: the engine of the Durable Object, without storage.
-import { type Call as Asked, type Core, Turns } from "../worker/turns.ts";
-import type { Call, Listener, Push } from "./carrier.ts";
+// The store in this process, as far as everybody has it: what it is made of is loaded when it is first used.
+import { type Call, type Listener, NoAnswer } from "./carrier.ts";
 import { type Clock, injected } from "./clock.ts";
-import { enter, instance, Store } from "./core.ts";
-import { invalid } from "./errors.ts";
-import { soon } from "./host.ts";
+import { invalid, unavailable } from "./errors.ts";
+import { known } from "./plain.ts";
+import type { Spaces } from "./store.ts";
 
 export interface MemoryStoreOptions {
   /**
@@ -15,22 +14,20 @@ export interface MemoryStoreOptions {
 }
 
 /**
- * A lease store in this process, for tests and single nodes: same rules, same replies, nothing kept.
+ * A lease store in this process, for tests and single nodes: same rules, same replies, nothing kept. Its fences begin at
+ * the clock times 1 000, so that those of a later process are larger.
  * Clients share it by being made with the same one.
  */
 export function memoryStore(options: MemoryStoreOptions = {}): MemoryStore {
-  return new MemoryStore(options.now);
+  return new MemoryStore(known(options, ["now"]).now);
 }
 
 export class MemoryStore {
   /** Of the holders, where the clock is the caller's own. @internal */
   readonly clock?: Clock;
   readonly #now: () => number;
-  readonly #spaces = new Map<string, Turns<unknown, Push>>();
-  /** Whom it can tell something, by their numbers. It keeps nobody from being forgotten. */
-  readonly #listeners = new Map<number, WeakRef<Listener>>();
-  readonly #numbers = new WeakMap<Listener, number>();
-  #lastNumber = 0;
+  #loading: Promise<Spaces> | undefined;
+  #spaces: Spaces | undefined;
 
   /** @internal */
   constructor(now?: () => number) {
@@ -40,95 +37,29 @@ export class MemoryStore {
   }
 
   /** @internal */
-  async call({ space, op, lock, fields, listener }: Call): Promise<unknown> {
-    const from = [lock, listener ? this.#number(listener) : 0];
-    const [, reply] = await this.#turns(space).call(op, from, fields);
-    return reply;
+  call(call: Call): Promise<unknown> {
+    return this.#spaces?.call(call) ?? this.#load().then((spaces) => spaces.call(call));
   }
 
   /** @internal */
   leave(listener: Listener): void {
-    const number = this.#numbers.get(listener);
-    if (number === undefined) return;
-    this.#numbers.delete(listener);
-    this.#listeners.delete(number);
-    for (const turns of this.#spaces.values()) void turns.call("close", [undefined, number], {});
+    void this.#loading?.then((spaces) => spaces.leave(listener));
   }
 
-  #turns(space: string): Turns<unknown, Push> {
-    let turns = this.#spaces.get(space);
-    if (!turns) {
-      const tell = (number: number, push: Push) =>
-        this.#listeners.get(number)?.deref()?.onPush(space, push);
-      const core = new MemoryCore(space, this.#now, this.clock?.patienceMs ?? Infinity, tell);
-      turns = new Turns<unknown, Push>(core, (...push) => soon(() => tell(...push)), soon);
-      this.#spaces.set(space, turns);
-    }
-    return turns;
-  }
-
-  #number(listener: Listener): number {
-    let number = this.#numbers.get(listener);
-    if (number === undefined) {
-      number = ++this.#lastNumber;
-      this.#numbers.set(listener, number);
-      this.#listeners.set(number, new WeakRef(listener));
-    }
-    return number;
-  }
-}
-
-const UNAVAILABLE = {
-  status: 503,
-  code: "unavailable",
-  title: "The lease store was lost in a fault",
-};
-
-class MemoryCore implements Core<unknown, Push> {
-  readonly unavailable = [UNAVAILABLE.status, UNAVAILABLE] as const;
-  readonly #made = instance();
-  readonly #store: Store;
-  readonly #now: () => number;
-  readonly #patienceMs: number;
-  readonly #tell: (number: number, push: Push) => void;
-
-  constructor(
-    space: string,
-    now: () => number,
-    patienceMs: number,
-    tell: (number: number, push: Push) => void,
-  ) {
-    this.#store = enter((rust) => new rust.Store(space));
-    this.#now = now;
-    this.#patienceMs = patienceMs;
-    this.#tell = tell;
-  }
-
-  turn(calls: readonly Asked[]) {
-    const lines = calls.map(([ticket, op, from, fields]) => {
-      const [lock, number] = from as readonly [lock: unknown, number: number];
-      return [ticket, op, lock, fields, number];
+  #load(): Promise<Spaces> {
+    if (this.#loading) return this.#loading;
+    const loading = import("#store").then(
+      ({ Spaces }) => new Spaces(this.#now, this.clock?.patienceMs ?? Infinity),
+    );
+    this.#loading = loading.catch((error: unknown) => {
+      this.#loading = undefined;
+      throw new NoAnswer(unavailable("the in-process store could not be loaded", error), true);
     });
-    const { answers, pushes, wakeInMs } = this.#carryOut(lines);
-    // Those who waited hear of their grants before newcomers, who are answered: in the order of the grants.
-    for (const [number, push] of pushes) if (push.push === "granted") this.#tell(number, push);
-    return {
-      answers,
-      pushes: pushes.filter(([, { push }]) => push !== "granted"),
-      // Waiters of a clock that is turned by hand are served when it has been turned.
-      wakeInMs: wakeInMs === undefined ? null : Math.min(wakeInMs, this.#patienceMs),
-    };
-  }
-
-  /** A store whose memory was lost in a trap says so for ever: a new one would give its fences again. */
-  #carryOut(lines: unknown[]) {
-    const now = this.#now();
-    return enter(() => {
-      const [answers, pushes] = this.#store.turn(lines, now) as [
-        [number, number, unknown][],
-        [number, Push][],
-      ];
-      return { answers, pushes, wakeInMs: this.#store.wakeInMs };
-    }, this.#made);
+    // Before anybody who waits for it: what is called from then on comes after what was called before.
+    this.#loading.then(
+      (spaces) => (this.#spaces = spaces),
+      () => {},
+    );
+    return this.#loading;
   }
 }

@@ -20,6 +20,15 @@ export function checked<T>(options: T): T & object {
   throw invalid("options", "an object");
 }
 
+/** Options of which none but these may be given: one that is misspelt is not overlooked. */
+export function known<T>(options: T, names: readonly (keyof T & string)[]): T & object {
+  for (const [name, value] of Object.entries(checked(options))) {
+    const isKnown = (names as readonly string[]).includes(name) || value === undefined;
+    if (!isKnown) throw invalid(name, "left out: there is no such option");
+  }
+  return options as T & object;
+}
+
 /** A string, number or boolean; null for anything else. */
 export function scalar(value: unknown): string | number | boolean | null {
   switch (typeof value) {
@@ -39,20 +48,34 @@ export function isWellFormed(text: string): boolean {
 
 /** What `info` is once it has been JSON; refused where that would be another thing. */
 function json(value: unknown): unknown {
-  const check = (name: string, member: unknown) => {
-    const isJson =
-      isWellFormed(name) &&
-      (typeof member === "number"
-        ? Number.isFinite(member)
-        : typeof member === "string"
-          ? isWellFormed(member)
-          : typeof member === "boolean" || typeof member === "object" || member === undefined);
-    if (!isJson) throw new TypeError();
+  // As a replacer: `this` has the member as it was given, before a `toJSON` made another thing of it.
+  function check(this: Record<string, unknown>, name: string): unknown {
+    const member = this[name];
+    if (!isWellFormed(name) || !isJson(member)) throw new TypeError();
     return member;
-  };
+  }
   try {
     return JSON.parse(JSON.stringify(value, check)) as unknown;
   } catch {
     throw invalid("info", "at most 1024 bytes of JSON");
   }
+}
+
+function isJson(member: unknown): boolean {
+  switch (typeof member) {
+    case "number":
+      return Number.isFinite(member);
+    case "string":
+      return isWellFormed(member);
+    case "object":
+      return member === null || Array.isArray(member) || isPlain(member);
+    default:
+      return typeof member === "boolean" || member === undefined;
+  }
+}
+
+/** Whether it is no instance of anything: a Date or a Map would arrive as something else. */
+function isPlain(object: object): boolean {
+  const prototype: unknown = Object.getPrototypeOf(object);
+  return prototype === null || Object.getPrototypeOf(prototype) === null;
 }

@@ -3,7 +3,7 @@
 import { type Call, type Carrier, type Listener, NoAnswer, type Push } from "./carrier.ts";
 import { Timer } from "./clock.ts";
 import { isProblem, LeaseError, unavailable } from "./errors.ts";
-import { mayCrowd, soon, unrefSockets } from "./host.ts";
+import { bytesOf, mayCrowd, soon, unrefSockets } from "./host.ts";
 import type { SocketLike, WebSocketConstructor } from "./types.ts";
 
 /** What is offered beside the key. */
@@ -15,12 +15,16 @@ const FRAME_BYTES = 16 * 1024;
 /** Messages that await an answer: the store bears four times as many. */
 const FRAMES = 64;
 
-/** A socket that is not open by then is as good as none, ms. */
+/** Nobody waits longer for a socket to open, ms: commands go another way then. */
 const OPEN_MS = 2_000;
+/** The first attempt ends then, too. Later ones double up to the cap, or a slow line would never have a socket. */
+const OPEN_CAP_MS = 16_000;
 
 /** With nothing heard for so long while something is awaited, a `ping` is sent; and if nothing is heard then, it is dead. */
 const QUIET_MS = 1_500;
 const DEAF_MS = 1_000;
+/** Twice a round trip, where that is longer, up to this. */
+const DEAF_CAP_MS = 10_000;
 
 /** How often it is looked after when all is well: a ping keeps what is between us and the store from closing it. */
 const PING_MS = 20_000;
@@ -118,6 +122,9 @@ export class Line {
   #pushes = 0;
   #heardAt = 0;
   #pingedAt: number | undefined;
+  #openedFrom = 0;
+  /** About the longest of late: to open it, or a ping and its pong. */
+  #tripMs = 0;
   #idleSince: number | undefined;
   #failures = 0;
   /** Messages that came together, and are looked at one after the other. */
@@ -156,7 +163,8 @@ export class Line {
   #connect(inMs: number): void {
     this.#state = "opening";
     if (inMs > 0) return this.#setTimer(inMs, () => this.#connect(0));
-    this.#setTimer(OPEN_MS, () => this.#lost());
+    this.#openedFrom = performance.now();
+    this.#setTimer(OPEN_MS, () => this.#late());
     const attempt = (this.#attempt = {});
     const isCurrent = () => this.#attempt === attempt;
     // In the same turn where that can be: a runtime may open it as soon as it may.
@@ -170,6 +178,13 @@ export class Line {
     } catch {
       this.#lost();
     }
+  }
+
+  /** It may open yet. */
+  #late(): void {
+    this.#standIn();
+    const limitMs = Math.min(OPEN_MS * 2 ** this.#failures, OPEN_CAP_MS);
+    this.#setTimer(limitMs - OPEN_MS, () => this.#lost());
   }
 
   #take(socket: SocketLike): void {
@@ -186,7 +201,7 @@ export class Line {
   }
 
   #opened(): void {
-    const wasDown = this.#failures > 0;
+    const wasDown = this.#failures > 0 || this.#state === "down";
     this.#state = "open";
     this.#failures = 0;
     this.#frames = 0;
@@ -194,6 +209,7 @@ export class Line {
     this.#pingedAt = undefined;
     this.#idleSince = undefined;
     this.#heardAt = performance.now();
+    this.#tripMs = this.#heardAt - this.#openedFrom;
     this.#send();
     this.#look();
     // Whoever holds or waits lets the store know that it can be told of it again.
@@ -214,14 +230,18 @@ export class Line {
       this.#listener?.onGap(this.#space);
       return;
     }
-    this.#state = "down";
+    this.#standIn();
     this.#failures += 1;
-    for (const { call, resolve } of this.#unsent.splice(0)) resolve(this.#detour(call));
     const fullMs = Math.min(RECONNECT_MS * 2 ** this.#failures, RECONNECT_CAP_MS);
     this.#setTimer(fullMs * (0.5 + Math.random() / 2), () => {
       if (this.#listener?.isListening(this.#space)) this.#connect(0);
       else this.#rest();
     });
+  }
+
+  #standIn(): void {
+    this.#state = "down";
+    for (const { call, resolve } of this.#unsent.splice(0)) resolve(this.#detour(call));
   }
 
   #rest(): void {
@@ -305,8 +325,14 @@ export class Line {
 
   #hear(text: string): void {
     this.#heardAt = performance.now();
+    const pingedAt = this.#pingedAt;
     this.#pingedAt = undefined;
-    if (text === "pong") return;
+    if (text === "pong") {
+      if (pingedAt !== undefined) {
+        this.#tripMs = Math.max(this.#heardAt - pingedAt, this.#tripMs / 2);
+      }
+      return;
+    }
     let message: unknown;
     try {
       message = JSON.parse(text);
@@ -339,7 +365,7 @@ export class Line {
     if (isAwaited) {
       this.#idleSince = undefined;
       const dueAt =
-        this.#pingedAt !== undefined ? this.#pingedAt + DEAF_MS : this.#heardAt + QUIET_MS;
+        this.#pingedAt !== undefined ? this.#pingedAt + this.#deafMs : this.#heardAt + QUIET_MS;
       if (now < dueAt) return this.#setTimer(dueAt - now, () => this.#look());
       if (this.#pingedAt !== undefined) return this.#lost();
       return this.#ping();
@@ -361,7 +387,11 @@ export class Line {
   #ping(): void {
     this.#pingedAt = performance.now();
     this.#post("ping");
-    this.#setTimer(DEAF_MS, () => this.#look());
+    this.#setTimer(this.#deafMs, () => this.#look());
+  }
+
+  get #deafMs(): number {
+    return Math.min(Math.max(DEAF_MS, 2 * this.#tripMs), DEAF_CAP_MS);
   }
 
   #setTimer(lengthMs: number, callback: () => void): void {
@@ -398,12 +428,6 @@ function end(socket: SocketLike | undefined, code: number): void {
   } catch {
     // It was never open, or is closed already.
   }
-}
-
-const encoder = new TextEncoder();
-
-function bytesOf(text: string): number {
-  return /^[\x00-\x7f]*$/.test(text) ? text.length : encoder.encode(text).length;
 }
 
 function base64url(text: string): string {

@@ -4,12 +4,12 @@ use js_sys::Array;
 use wasm_bindgen::prelude::*;
 
 use crate::command::{Refusal, Reply, Request};
-use crate::ledger::{InMemory, Ledger};
+use crate::ledger::{InMemory, Ledger, fence_floor};
 use crate::service::{Call, Service, Ticket};
 use crate::types::{Connection, Expected};
 use crate::wire::{self, Op};
 
-use super::values::{instant, problem, read, write};
+use super::values::{instant, read, write};
 
 /// One space.
 #[wasm_bindgen]
@@ -23,10 +23,10 @@ pub struct Store {
 #[wasm_bindgen]
 impl Store {
     #[wasm_bindgen(constructor)]
-    pub fn new(space: String) -> Result<Store, JsValue> {
-        match Ledger::start(InMemory, 0) {
+    pub fn new(space: String, now: f64) -> Result<Store, JsValue> {
+        match Ledger::start(InMemory, fence_floor(instant(now))) {
             Ok(ledger) => Ok(Self { service: Service::new(ledger), space, wake_in: None }),
-            Err(_) => Err(problem(&Refusal::Unavailable)),
+            Err(_) => Err(JsValue::UNDEFINED),
         }
     }
 
@@ -52,7 +52,7 @@ impl Store {
                 });
             }
         }
-        let turn = self.service.turn(asked, &closed, instant(now)).map_err(|_| problem(&Refusal::Unavailable))?;
+        let turn = self.service.turn(asked, &closed, instant(now)).map_err(|_| JsValue::UNDEFINED)?;
         answers.extend(turn.answers);
         // Who waits is told, and does not hold the line: either way somebody is waiting.
         self.wake_in = [turn.wake_in, turn.ring_in].into_iter().flatten().min().map(|length| length as f64);

@@ -20,6 +20,7 @@ import { upgraded, WatchingCarrier } from "./upgrade.ts";
  */
 export type Target = LeaseNamespace | ServiceBinding | string | URL | MemoryStore;
 
+/** @internal */
 export function carrierTo(target: Target, options: LeaseholdOptions): Carrier {
   const { fetch } = options;
   if (fetch !== undefined && typeof fetch !== "function") throw invalid("fetch", "a function");

@@ -35,7 +35,10 @@ export type Sharing =
 export interface Terms {
   /** Length of the lease from its grant or last renewal: 50 to 86 400 000, 30 000 unless given. */
   readonly ttlMs?: number | undefined;
-  /** Renewals never carry the lease further than this from its grant: 1 to 604 800 000. */
+  /**
+   * Renewals never carry the lease further than this from its grant: 1 to 604 800 000. The holder counts from before it
+   * asked: with less than the way to the store and back takes, the lease is granted, and never `held`.
+   */
   readonly maxHoldMs?: number | undefined;
   /** If the lease expires, the lock stays closed that long: 0 to 604 800 000, 0 unless given. */
   readonly lockDelayMs?: number | undefined;
@@ -59,11 +62,19 @@ export interface Patience {
 
 export type AcquireOptions = Terms & Patience & Sharing;
 
-/** The options of the Web Locks API, and what leases add. */
-export type RequestOptions = AcquireOptions & {
-  /** Do not wait: the callback gets `null` when the lock is not to be had at once. */
-  readonly ifAvailable?: boolean | undefined;
-};
+/** The options of the Web Locks API, and what leases add. A request that does not wait takes no `signal`. */
+export type RequestOptions = AcquireOptions &
+  (
+    | { readonly ifAvailable?: false | undefined; readonly steal?: false | undefined }
+    | { readonly ifAvailable?: false | undefined; readonly signal?: undefined }
+    | {
+        /** Do not wait: the callback gets `null` when the lock is not to be had at once. */
+        readonly ifAvailable?: boolean | undefined;
+        readonly steal?: false | undefined;
+        readonly signal?: undefined;
+        readonly waitMs?: undefined;
+      }
+  );
 
 export interface AttachOptions {
   readonly lock: string;

@@ -25,17 +25,18 @@ pub fn read(value: &JsValue) -> Result<Json, Refusal> {
 }
 
 fn json(value: &JsValue, depth: usize, member: &mut String) -> Option<Json> {
-    if value.is_null() || value.is_undefined() {
-        return Some(Json::Null);
-    }
-    if let Some(value) = value.as_bool() {
-        return Some(Json::Bool(value));
+    // Every question is a call out: first what there is most of.
+    if let Some(text) = value.as_string() {
+        return Some(Json::Text(text.into()));
     }
     if let Some(number) = value.as_f64() {
         return Some(Json::Number(number));
     }
-    if let Some(text) = value.as_string() {
-        return Some(Json::Text(text.into()));
+    if let Some(value) = value.as_bool() {
+        return Some(Json::Bool(value));
+    }
+    if value.is_null() || value.is_undefined() {
+        return Some(Json::Null);
     }
     let within = depth.checked_sub(1)?;
     if Array::is_array(value) {
@@ -59,9 +60,17 @@ pub fn write(json: &Json) -> JsValue {
     json.serialize(&Serializer::json_compatible()).unwrap_or(JsValue::UNDEFINED)
 }
 
-/// What JavaScript throws.
+/// What JavaScript throws: as much of the problem details as it looks at, and without the words for what only a store
+/// refuses. An argument can be nothing but wrong.
+#[cfg(feature = "binding")]
 pub fn problem(refusal: &Refusal) -> JsValue {
-    write(&wire::problem(refusal).1)
+    let Refusal::Invalid { field, expected } = refusal else { return JsValue::UNDEFINED };
+    let member = |name: &'static str, text: &str| (name.into(), Json::Text(text.into()));
+    write(&Json::Object(vec![
+        member("code", wire::INVALID_ARGUMENT),
+        member("detail", &[field, " must be ", expected].concat()),
+        member("field", field),
+    ]))
 }
 
 /// A reading of a clock: what is not yet a whole millisecond has not passed.

@@ -1,4 +1,4 @@
 // workerd refuses to compile bytes and hands out compiled modules instead.
-import module from "./leasehold.wasm";
+import module from "#wasm-module";
 
 export const wasm = (): WebAssembly.Module => module;

@@ -1,6 +1,7 @@
 // A watch: what the locks of a space are, and from then on how they change.
 import type { Push } from "./carrier.ts";
 import { type LeaseError } from "./errors.ts";
+import { isState } from "./replies.ts";
 import type { Change, Listing, LockChange } from "./types.ts";
 
 /** What a watcher needs of its client. */
@@ -52,6 +53,7 @@ export class Watcher {
   }
 
   hear(space: string, { push: _, ...change }: Told): void {
+    if (!isState(change)) return;
     if (!this.#isOn || space !== this.space || !change.lock.startsWith(this.prefix)) return;
     this.#changes.add(change);
     this.#wake();

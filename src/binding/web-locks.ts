@@ -105,6 +105,7 @@ export async function holding(leases: readonly Lease[], callback: () => unknown)
     const { value } = released;
     if (value.status === "lost") throw asWebLocksDo(lost(value.reason));
   }
+  for (const { signal } of leases) if (signal.aborted) throw asWebLocksDo(signal.reason);
   return result;
 }
 

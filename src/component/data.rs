@@ -163,7 +163,7 @@ fn list_at<T>(json: &Json, name: &str, read: fn(&Json) -> Option<T>) -> Option<V
     if let Json::List(items) = json.member(name)? { items.iter().map(read).collect() } else { None }
 }
 
-fn object<const N: usize>(members: [(&str, Option<Json>); N]) -> Json {
+fn object<const N: usize>(members: [(&'static str, Option<Json>); N]) -> Json {
     Json::Object(members.into_iter().filter_map(|(name, value)| Some((name.into(), value?))).collect())
 }
 

@@ -1,5 +1,5 @@
 // The core of one Durable Object: carries turns into Rust, and starts anew when storage or Rust fail.
-import { Space, unavailable } from "#glue/worker.js";
+import { Kind, Space, unavailable } from "#glue/worker.js";
 import { gateOf, type Settings } from "./gate.ts";
 import { log } from "./log.ts";
 import type { Answer, Call, Core, Push, Turned } from "./turns.ts";
@@ -46,7 +46,7 @@ export function nameOf(state: DurableObjectState): string {
 }
 
 export class SpaceCore implements Core<Reply> {
-  readonly unavailable: Answer<Reply> = answer(unavailable().split("\t"));
+  readonly unavailable = noAnswer();
   readonly #state: DurableObjectState;
   readonly #settings: Settings;
   readonly #host: Host;
@@ -69,7 +69,6 @@ export class SpaceCore implements Core<Reply> {
         this.#isFresh = true;
         if (this.#instance) log("warn", { event: "reset", space: nameOf(this.#state) });
       }
-      const resumed = this.#isFresh ? [...this.#host.watchers()].map(resume) : [];
       this.#space ??= new Space(
         this.#state,
         nameOf(this.#state),
@@ -77,29 +76,15 @@ export class SpaceCore implements Core<Reply> {
         this.#host.onEvents !== undefined,
       );
       this.#instance = instance();
-      const [head = "", ...told] = carryOut(this.#space, [...resumed, ...calls]);
+      const told = new Told();
+      carryOut(this.#space, this.#isFresh ? [...this.#resumed(), ...calls] : calls, told);
       this.#isFresh = false;
-      const [wakeIn, ringIn, dueIn] = head.split("\t");
-      this.#host.onDue(milliseconds(ringIn), milliseconds(dueIn));
-      const answers: (readonly [number, ...Answer<Reply>])[] = [];
-      const pushes: Push[] = [];
-      const events: string[] = [];
-      for (const line of told) {
-        const parts = line.split("\t");
-        const [kind, subject = "", text = ""] = parts;
-        if (kind === "=") this.#host.onWatch(Number(subject), JSON.parse(text) as string[]);
-        else if (kind === ">") pushes.push([Number(subject), text]);
-        else if (kind === "*") console.log(subject);
-        else if (kind === "+") events.push(subject);
-        else answers.push(ticketed(parts));
-      }
-      if (events.length > 0) this.#host.onEvents?.(events);
-      return {
-        answers,
-        pushes,
-        wakeInMs: this.#wake(milliseconds(wakeIn), milliseconds(ringIn)),
-        restarted,
-      };
+      const { answers, pushes, ringInMs, dueInMs } = told;
+      this.#host.onDue(finite(ringInMs), finite(dueInMs));
+      for (const watching of told.watches) this.#host.onWatch(...watching);
+      for (const line of told.lines) console.log(line);
+      if (told.events.length > 0) this.#host.onEvents?.(told.events);
+      return { answers, pushes, wakeInMs: this.#wake(told), restarted };
     } catch (error) {
       // A turn was undone and the space starts anew from its storage. Anything but a fault is a trap, or has left Rust in
       // the middle of something.
@@ -115,22 +100,63 @@ export class SpaceCore implements Core<Reply> {
     }
   }
 
-  #wake(wakeInMs: number | null, ringInMs: number | null): number | null {
-    const ring = ringInMs !== null && ringInMs <= this.#host.wakefulMs ? ringInMs : Infinity;
-    const wake = Math.min(wakeInMs ?? Infinity, ring);
-    return wake === Infinity ? null : wake;
+  #resumed(): Call[] {
+    const watchers = [...this.#host.watchers()];
+    return watchers.map(([connection, prefixes]) => [0, "resume", connection, prefixes]);
+  }
+
+  #wake({ wakeInMs, ringInMs }: Told): number | null {
+    if (ringInMs <= this.#host.wakefulMs && !(wakeInMs < ringInMs)) return ringInMs;
+    return finite(wakeInMs);
   }
 }
 
-function resume([connection, prefixes]: readonly [number, readonly string[]]): Call {
-  return [0, "resume", connection, prefixes];
+/** What Rust says of a turn: see turn.rs. NaN is never. */
+class Told {
+  wakeInMs = NaN;
+  ringInMs = NaN;
+  dueInMs = NaN;
+  readonly answers: (readonly [ticket: number, ...Answer<Reply>])[] = [];
+  readonly pushes: Push[] = [];
+  readonly watches: (readonly [connection: number, prefixes: string[]])[] = [];
+  readonly lines: string[] = [];
+  readonly events: string[] = [];
+
+  due(wakeInMs: number, ringInMs: number, dueInMs: number): void {
+    this.wakeInMs = wakeInMs;
+    this.ringInMs = ringInMs;
+    this.dueInMs = dueInMs;
+  }
+
+  answer(ticket: number, status: number, kind: Kind, retryAfter: number, text: string): void {
+    this.answers.push([ticket, status, reply(kind, retryAfter, text)]);
+  }
+
+  push(connection: number, text: string): void {
+    this.pushes.push([connection, text]);
+  }
+
+  watching(connection: number, prefixes: string): void {
+    this.watches.push([connection, JSON.parse(prefixes) as string[]]);
+  }
+
+  line(line: string): void {
+    this.lines.push(line);
+  }
+
+  event(event: string): void {
+    this.events.push(event);
+  }
+}
+
+function finite(lengthMs: number): number | null {
+  return lengthMs >= 0 ? lengthMs : null;
 }
 
 /** One crossing. */
-function carryOut(space: Space, calls: readonly Call[]): string[] {
-  const outcome = space.turn(calls.map(line).join("\n"), Date.now());
-  if (outcome.startsWith("!")) throw new Fault(outcome.slice(1));
-  return outcome.split("\n");
+function carryOut(space: Space, calls: readonly Call[], told: Told): void {
+  const fault = space.turn(calls.map(line).join("\n"), Date.now(), told);
+  if (fault !== undefined) throw new Fault(fault);
 }
 
 /** The storage failed, and Rust has put its memory away in good order. */
@@ -138,37 +164,99 @@ class Fault extends Error {}
 
 /** JSON escapes tabs and line breaks, so they are free to separate. */
 function line([ticket, op, lock, fields, caller = "*"]: Call): string {
-  const text = fields instanceof Body ? "~" + JSON.stringify(fields.text) : json(fields);
+  const text = fields instanceof Body ? whole(fields.text) : json(fields);
   return `${ticket}\t${op}\t${json(lock)}\t${caller}\t${text}`;
 }
 
-/** What JSON cannot say becomes null, which no field accepts. */
+/** As it is, where it is one line and well-formed, as most are. */
+function whole(text: string): string {
+  return /[\n\ud800-\udfff]/.test(text) ? "~" + JSON.stringify(text) : "=" + text;
+}
+
+/** What stands for what JSON cannot say. Rust refuses it by the name of the member that it is of, or is in (rule 13). */
+const UNSAID = "?";
+
+/** What has more values in it than this is longer than any message may be, or has no end. */
+const MOST_VALUES = 10_000;
+
 function json(value: unknown): string {
+  if (typeof value === "string") return JSON.stringify(value);
+  if (value === undefined) return "null";
+  if (isJson(value)) return sayable(value);
+  if (!isPlain(value)) return UNSAID;
+  const members = Object.entries(value).filter(([, member]) => member !== undefined);
+  const said = members.map(([name, member]) => {
+    return `${JSON.stringify(name)}:${isJson(member) ? sayable(member) : UNSAID}`;
+  });
+  return `{${said.join()}}`;
+}
+
+function sayable(value: unknown): string {
   try {
-    return JSON.stringify(value) ?? "null";
+    return JSON.stringify(value);
   } catch {
-    return withoutBigInts(value);
+    // It is nested more deeply than the stack is.
+    return UNSAID;
   }
 }
 
-function withoutBigInts(value: unknown): string {
-  try {
-    return JSON.stringify(value, (_, member) => (typeof member === "bigint" ? null : member));
-  } catch {
-    return "null";
+/** Whether JSON says the same, not something else in its place as of NaN, a Date or a Map. A member may be undefined. */
+function isJson(whole: unknown): boolean {
+  const values = [whole];
+  for (let count = 1; values.length > 0; count += 1) {
+    const value = values.pop();
+    if (count + values.length > MOST_VALUES) return false;
+    switch (typeof value) {
+      case "string":
+      case "boolean":
+        break;
+      case "number":
+        if (!Number.isFinite(value)) return false;
+        break;
+      case "object":
+        if (value === null) break;
+        if (Array.isArray(value)) {
+          if (value.length > MOST_VALUES || value.includes(undefined)) return false;
+          values.push(...(value as unknown[]));
+        } else {
+          if (!isPlain(value)) return false;
+          for (const member of Object.values(value)) {
+            if (member !== undefined) values.push(member);
+          }
+        }
+        break;
+      default:
+        return false;
+    }
   }
+  return true;
 }
 
-function ticketed([ticket, ...rest]: string[]): readonly [number, ...Answer<Reply>] {
-  return [Number(ticket), ...answer(rest)];
+/** Whether it is an object as literals make them, in whichever realm. */
+function isPlain(value: unknown): value is object {
+  if (typeof value !== "object" || value === null || Array.isArray(value)) return false;
+  const prototype: unknown = Object.getPrototypeOf(value);
+  return prototype === null || Object.getPrototypeOf(prototype) === null;
 }
 
-/** Reads what Rust wrote of an answer. */
-export function answer([status, kind, retryAfter = "", text = ""]: string[]): Answer<Reply> {
-  const is = { isProblem: kind === "problem", isText: kind === "text" };
-  return [Number(status), { text, ...is, retryAfter }];
+/** An answer in one piece, as Rust puts it. @internal */
+export type Answered = readonly [status: number, kind: Kind, retryAfter: number, text: string];
+
+/** @internal */
+export function answer([status, kind, retryAfter, text]: Answered): Answer<Reply> {
+  return [status, reply(kind, retryAfter, text)];
 }
 
-function milliseconds(text: string | undefined): number | null {
-  return text ? Number(text) : null;
+function reply(kind: Kind, retryAfter: number, text: string): Reply {
+  return {
+    text,
+    isProblem: kind === Kind.Problem,
+    isText: kind === Kind.Text,
+    retryAfter: retryAfter > 0 ? String(retryAfter) : "",
+  };
+}
+
+/** What is told to those of whose calls nothing is known. */
+export function noAnswer(): Answer<Reply> {
+  return answer(JSON.parse(unavailable()) as Answered);
 }

@@ -27,7 +27,7 @@ type Texts = readonly [
   commands: string,
 ];
 
-/** Those settings, understood. What is wrong with them is logged, and lets nobody in. */
+/** Those settings, understood. What is wrong with them is logged, and lets nobody in. @internal */
 export function gateOf(env: Settings): Gate {
   const texts: Texts = [
     text(env.LEASEHOLD_KEYS),

@@ -22,7 +22,7 @@ export interface Behind {
   readonly rateLimit: RateLimit | undefined;
 }
 
-/** Serves a request from anywhere. */
+/** Serves a request from anywhere. @internal */
 export async function serveAnybody(
   request: Request,
   gate: Gate,

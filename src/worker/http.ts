@@ -1,7 +1,7 @@
 // HTTP around the core: which call a request is, its body, and the response. What is decided here is
 // decided in Rust; this is what only JavaScript can reach.
 import { max_body_bytes, refusal } from "#glue/worker.js";
-import { answer, Body, type Reply } from "./core.ts";
+import { answer, type Answered, Body, type Reply } from "./core.ts";
 import document from "./openapi.json";
 import type { Answer } from "./turns.ts";
 
@@ -9,10 +9,13 @@ import type { Answer } from "./turns.ts";
 type Route =
   | readonly ["call", space: string, verb: string, lock: unknown, fields: unknown, caller: string]
   | readonly ["session", space: string, pass: string, caller: string]
-  | readonly ["answer", answer: string, allow: string, challenge: string, log: string]
-  | readonly ["elsewhere", answer: string]
+  | Refused
   | readonly ["health"]
   | readonly ["document"];
+
+type Refused =
+  | readonly ["answer", answer: Answered, allow: string, challenge: string, log: string]
+  | readonly ["elsewhere", answer: Answered];
 
 /** How what was asked is found and carried out. */
 export interface Ways {
@@ -131,9 +134,9 @@ async function bytesOf(
 }
 
 function refuse(route: Route): Response {
-  const [, text = "", allow = "", challenge = "", line = ""] = route as readonly string[];
+  const [, parts, allow = "", challenge = "", line = ""] = route as Refused;
   if (line) console.warn(line);
-  return respond(answer(text.split("\t")), allow, challenge);
+  return respond(answer(parts), allow, challenge);
 }
 
 /** Of every answer: nothing keeps it, nothing takes it for anything but what it says it is. */

@@ -1,4 +1,4 @@
-//! The core of one Durable Object, as JavaScript calls it: a turn at a time, text in and text out.
+//! The core of one Durable Object, as JavaScript calls it: a turn at a time.
 
 use std::cell::RefCell;
 
@@ -6,19 +6,16 @@ use wasm_bindgen::prelude::wasm_bindgen;
 use worker::worker_sys::types::DurableObjectState;
 
 use crate::command::{Refusal, Reply};
-use crate::ledger::{Fault, Ledger};
+use crate::ledger::{Fault, Ledger, fence_floor};
 use crate::service::Service;
 use crate::types::Ms;
 use crate::worker::access::Gate;
+use crate::worker::json;
 use crate::worker::meter::Meter;
 use crate::worker::routes::Answer;
 use crate::worker::settings::Bounds;
 use crate::worker::storage::{Sql, Trail};
-use crate::worker::turn::{Batch, Host};
-
-/// Fences begin at the clock times this, so that storage which was lost or rewound repeats none (rule 2): no space
-/// grants so many in a millisecond.
-const FENCES_PER_MS: u64 = 1_000;
+use crate::worker::turn::{Batch, Host, Told};
 
 /// The space that a Durable Object is. Memory is a cache of its storage: read when first needed, dropped after a fault.
 #[wasm_bindgen]
@@ -41,17 +38,17 @@ impl Space {
         Self { state, name, bounds: gate.bounds(), has_events, meter, service }
     }
 
-    /// One turn at the instant `now` of the host's clock, in the words of [`turn`](crate::worker::turn). After a fault the
-    /// outcome is `!` and what happened, and memory is dropped: roll back.
-    pub fn turn(&self, calls: &str, now: f64) -> String {
-        self.carry_out(calls, now as Ms).unwrap_or_else(|Fault(what)| format!("!{what}"))
+    /// One turn at the instant `now` of the host's clock, in the words of [`turn`](crate::worker::turn). What comes back is
+    /// what went wrong: memory is dropped then, and what was told is void.
+    pub fn turn(&self, calls: &str, now: f64, told: &Told) -> Option<String> {
+        self.carry_out(calls, now as Ms, told).err().map(|Fault(what)| what)
     }
 }
 
 impl Space {
-    fn carry_out(&self, calls: &str, now: Ms) -> Result<String, Fault> {
+    fn carry_out(&self, calls: &str, now: Ms, told: &Told) -> Result<(), Fault> {
         let mut meter = self.meter.borrow_mut().take().unwrap_or_else(|| Meter::new(now));
-        let outcome = self.carry_out_metered(calls, &mut meter, now);
+        let outcome = self.carry_out_metered(calls, &mut meter, now, told);
         if outcome.is_err() {
             meter.note_fault();
         }
@@ -59,13 +56,13 @@ impl Space {
         outcome
     }
 
-    fn carry_out_metered(&self, calls: &str, meter: &mut Meter, now: Ms) -> Result<String, Fault> {
+    fn carry_out_metered(&self, calls: &str, meter: &mut Meter, now: Ms, told: &Told) -> Result<(), Fault> {
         let taken = self.service.borrow_mut().take();
         let mut service = match taken {
             Some(service) => service,
             None => {
                 let storage = Sql::new(&self.state)?;
-                let mut ledger = Ledger::start(storage, now.saturating_mul(FENCES_PER_MS))?;
+                let mut ledger = Ledger::start(storage, fence_floor(now))?;
                 ledger.limit(self.bounds.limits);
                 Service::new(ledger)
             }
@@ -77,16 +74,14 @@ impl Space {
             has_events: self.has_events,
             commands_per_socket: self.bounds.commands,
         };
-        let told = Batch::read(calls, &host).carry_out(&mut service, &mut host, now)?;
+        Batch::read(calls, &host).carry_out(&mut service, &mut host, now, told)?;
         *self.service.borrow_mut() = Some(service);
-        Ok(told)
+        Ok(())
     }
 }
 
-/// What is told to callers of whose calls nothing is known.
+/// What is told to callers of whose calls nothing is known: JSON of an [`Answer`].
 #[wasm_bindgen]
 pub fn unavailable() -> String {
-    let mut text = String::new();
-    Answer::new(&Reply::Refused(Refusal::Unavailable), "").write(&mut text);
-    text
+    json::text(&Answer::new(&Reply::Refused(Refusal::Unavailable), "").json())
 }

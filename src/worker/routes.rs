@@ -8,11 +8,13 @@
 use wasm_bindgen::prelude::wasm_bindgen;
 
 use crate::command::{Refusal, Reply};
-use crate::json::Json;
+use crate::json::{Json, Key};
+use crate::service::Ticket;
 use crate::types::{Expected, Name};
 use crate::wire::{self, MAX_BODY_BYTES, Op};
 use crate::worker::access::{Caller, Gate, Right};
 use crate::worker::json::{self, Members};
+use crate::worker::turn::Told;
 
 /// Where the space's locks are.
 const SPACES: &str = "/v1/spaces/";
@@ -136,39 +138,61 @@ pub fn max_body_bytes() -> usize {
 
 const TOO_LARGE: Refusal = Refusal::TooLarge { expected: "at most 16384 bytes" };
 
+/// What the text of an answer is.
+#[wasm_bindgen]
+#[derive(Clone, Copy)]
+pub enum Kind {
+    /// JSON of a reply.
+    Reply,
+    /// JSON of problem details.
+    Problem,
+    /// JSON of a text that is meant for a reader of plain text.
+    Text,
+}
+
 /// A reply as JavaScript carries it.
 pub struct Answer {
     status: u16,
-    kind: &'static str,
+    kind: Kind,
     /// Seconds for Retry-After.
-    retry_after: Option<u64>,
+    retry_after: Option<u32>,
     body: Json,
 }
 
 impl Answer {
     pub fn new(reply: &Reply, space: &str) -> Self {
         let (status, body) = wire::reply(reply, space);
-        let kind = if let Reply::Refused(_) = reply { "problem" } else { "reply" };
+        let kind = if let Reply::Refused(_) = reply { Kind::Problem } else { Kind::Reply };
         Self { status, kind, retry_after: retry_after(reply), body }
     }
 
     /// One that is plain text; its body is a JSON string of it.
     pub fn text(text: &str) -> Self {
-        Self { status: 200, kind: "text", retry_after: None, body: Json::Text(text.into()) }
+        Self { status: 200, kind: Kind::Text, retry_after: None, body: Json::Text(text.into()) }
     }
 
-    /// Appends `status TAB (reply|problem|text) TAB retryAfterSeconds TAB body`.
-    pub fn write(&self, text: &mut String) {
-        let kind = self.kind;
-        let retry_after = self.retry_after.map(|seconds| seconds.to_string()).unwrap_or_default();
-        text.push_str(&format!("{}\t{kind}\t{retry_after}\t", self.status));
-        json::write(&self.body, text);
+    /// `[status, kind, retryAfterSeconds, text]`, 0 seconds for none.
+    pub fn json(&self) -> Json {
+        let retry_after = self.retry_after.unwrap_or_default();
+        let numbers = [f64::from(self.status), f64::from(self.kind as u8), f64::from(retry_after)].map(Json::Number);
+        Json::List(numbers.into_iter().chain([Json::Text(json::text(&self.body).into())]).collect())
+    }
+
+    /// Answers the call that has that ticket.
+    pub fn tell(&self, ticket: Ticket, told: &Told) {
+        told.answer(
+            ticket as f64,
+            self.status,
+            self.kind,
+            self.retry_after.unwrap_or_default(),
+            &json::text(&self.body),
+        );
     }
 }
 
-fn retry_after(reply: &Reply) -> Option<u64> {
+fn retry_after(reply: &Reply) -> Option<u32> {
     match reply {
-        Reply::Held { retry_after, .. } => Some(retry_after.div_ceil(1_000).max(1)),
+        Reply::Held { retry_after, .. } => Some(retry_after.div_ceil(1_000).max(1) as u32),
         Reply::Refused(
             Refusal::QueueFull
             | Refusal::SpaceFull
@@ -289,11 +313,7 @@ impl From<Refusal> for Miss {
 
 fn outcome(found: Result<Route, Miss>, caller: &Caller, pass: &str) -> String {
     let text = |text: &str| Json::Text(text.into());
-    let answer = |refusal| {
-        let mut answer = String::new();
-        Answer::new(&Reply::Refused(refusal), "").write(&mut answer);
-        text(&answer)
-    };
+    let answer = |refusal| Answer::new(&Reply::Refused(refusal), "").json();
     let list = match found {
         Ok(Route::Health) => vec![text("health")],
         Ok(Route::Document) => vec![text("document")],
@@ -309,9 +329,7 @@ fn outcome(found: Result<Route, Miss>, caller: &Caller, pass: &str) -> String {
             vec![text("answer"), answer(refusal), text(allow), text(challenge), text(&log)]
         }
     };
-    let mut text = String::new();
-    json::write(&Json::List(list), &mut text);
-    text
+    json::text(&Json::List(list))
 }
 
 fn find(method: &str, url: &str, content_type: &str, length: f64) -> Result<Route, Miss> {
@@ -427,8 +445,8 @@ fn target(url: &str) -> (&str, &str) {
 }
 
 /// The parameters of a query, each name once.
-fn parameters(query: &str) -> Result<Vec<(Box<str>, Json)>, Refusal> {
-    let mut all: Vec<(Box<str>, Json)> = Vec::new();
+fn parameters(query: &str) -> Result<Vec<(Key, Json)>, Refusal> {
+    let mut all: Vec<(Key, Json)> = Vec::new();
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         let unspaced = |text: &str| decoded(&text.replace('+', " "));

@@ -1,10 +1,8 @@
 // The sockets of a space. Each is known by a number that survives the object's sleep: what is stored of
 // its waiters and leases names it, and so does what it is told.
-import { max_body_bytes } from "#glue/worker.js";
-import type { Reply } from "./core.ts";
-import { Body } from "./core.ts";
-import { nameOf } from "./core.ts";
+import { nameOf, type Reply } from "./core.ts";
 import { gateOf, type Settings } from "./gate.ts";
+import { sentText } from "./message.ts";
 import type { Answer, Turns } from "./turns.ts";
 
 /** What a socket keeps while the object sleeps. */
@@ -100,7 +98,7 @@ export class Sockets {
       send(socket, reply.text);
       if (seen.misses === MISSES) this.#close(socket, POLICY, "three messages that are none");
     };
-    this.#turns.post("frame", kept(socket).connection, body(message), onAnswer, seen.caller);
+    this.#turns.post("frame", kept(socket).connection, sentText(message), onAnswer, seen.caller);
   }
 
   /**
@@ -192,14 +190,6 @@ function kept(socket: WebSocket): Kept {
 function mayRead(caller: string): boolean {
   return caller === OWN || caller.split(":")[0]!.includes("r");
 }
-
-/** What is too long, or no text, is not JSON either and refused as such. */
-function body(message: string | ArrayBuffer): Body {
-  const isText = typeof message === "string" && message.length <= max_body_bytes();
-  return new Body(isText && bytes.encode(message).length <= max_body_bytes() ? message : "");
-}
-
-const bytes = new TextEncoder();
 
 function send(socket: WebSocket, text: string): void {
   try {

@@ -5,7 +5,7 @@
 //! text says where each is. Only a turn of several statements is a transaction of its own: one statement is all or
 //! nothing by itself.
 
-use js_sys::{Array, Object, Reflect, Uint8Array};
+use js_sys::{Array, JsString, Object, Reflect, Uint8Array};
 use wasm_bindgen::prelude::wasm_bindgen;
 use wasm_bindgen::{JsCast, JsValue};
 use worker::worker_sys::types::{DurableObjectState, SqlStorageCursor};
@@ -15,6 +15,7 @@ use crate::lock::{Entry, Place};
 use crate::record;
 use crate::types::Name;
 use crate::worker::audit::{KEPT, Page};
+use crate::worker::json;
 
 /// SQLite compares TEXT as bytes of UTF-8, and so do the core's names.
 const SCHEMA: [&str; 2] = [
@@ -93,18 +94,19 @@ extern "C" {
     type Statements;
 
     #[wasm_bindgen(method, catch, js_name = exec)]
-    fn run(this: &Statements, statement: &str) -> Result<SqlStorageCursor, JsValue>;
+    fn run(this: &Statements, statement: &JsString) -> Result<SqlStorageCursor, JsValue>;
 
     #[wasm_bindgen(method, catch, js_name = exec)]
-    fn load(this: &Statements, statement: &str, lock: &str) -> Result<SqlStorageCursor, JsValue>;
+    fn load(this: &Statements, statement: &JsString, lock: &str) -> Result<SqlStorageCursor, JsValue>;
 
     #[wasm_bindgen(method, catch, js_name = exec)]
-    fn load_after(this: &Statements, statement: &str, after: &str, rows: f64) -> Result<SqlStorageCursor, JsValue>;
+    fn load_after(this: &Statements, statement: &JsString, after: &str, rows: f64)
+    -> Result<SqlStorageCursor, JsValue>;
 
     #[wasm_bindgen(method, catch, js_name = exec)]
     fn names(
         this: &Statements,
-        statement: &str,
+        statement: &JsString,
         after: &str,
         prefix: &str,
         end: &str,
@@ -112,24 +114,29 @@ extern "C" {
     ) -> Result<SqlStorageCursor, JsValue>;
 
     #[wasm_bindgen(method, catch, js_name = exec)]
-    fn keep(this: &Statements, statement: &str, record: &str) -> Result<SqlStorageCursor, JsValue>;
+    fn keep(this: &Statements, statement: &JsString, record: &str) -> Result<SqlStorageCursor, JsValue>;
 
     #[wasm_bindgen(method, catch, js_name = exec)]
-    fn forget(this: &Statements, statement: &str, kept: f64) -> Result<SqlStorageCursor, JsValue>;
+    fn forget(this: &Statements, statement: &JsString, kept: f64) -> Result<SqlStorageCursor, JsValue>;
 
     #[wasm_bindgen(method, catch, js_name = exec)]
-    fn page(this: &Statements, statement: &str, before: f64, size: f64) -> Result<SqlStorageCursor, JsValue>;
+    fn page(this: &Statements, statement: &JsString, before: f64, size: f64) -> Result<SqlStorageCursor, JsValue>;
 
     #[wasm_bindgen(method, catch, js_name = exec)]
-    fn delete(this: &Statements, statement: &str, lock: &str, place: f64) -> Result<SqlStorageCursor, JsValue>;
+    fn delete(this: &Statements, statement: &JsString, lock: &str, place: f64) -> Result<SqlStorageCursor, JsValue>;
 
     #[wasm_bindgen(method, catch, js_name = exec)]
-    fn delete_many(this: &Statements, statement: &str, rows: &str, bytes: &[u8]) -> Result<SqlStorageCursor, JsValue>;
+    fn delete_many(
+        this: &Statements,
+        statement: &JsString,
+        rows: &str,
+        bytes: &[u8],
+    ) -> Result<SqlStorageCursor, JsValue>;
 
     #[wasm_bindgen(method, catch, js_name = exec)]
     fn put(
         this: &Statements,
-        statement: &str,
+        statement: &JsString,
         lock: &str,
         place: f64,
         record: &[u8],
@@ -139,47 +146,65 @@ extern "C" {
     #[wasm_bindgen(method, catch, js_name = exec)]
     fn put_many(
         this: &Statements,
-        statement: &str,
+        statement: &JsString,
         rows: &str,
         bytes: &[u8],
         at: f64,
     ) -> Result<SqlStorageCursor, JsValue>;
 
     #[wasm_bindgen(method, catch, js_name = exec)]
-    fn reserve(this: &Statements, statement: &str, fence: f64, at: f64) -> Result<SqlStorageCursor, JsValue>;
+    fn reserve(this: &Statements, statement: &JsString, fence: f64, at: f64) -> Result<SqlStorageCursor, JsValue>;
 }
 
 /// The database of one Durable Object.
 pub struct Sql {
     database: Database,
     statements: Statements,
+    texts: Texts,
+}
+
+/// The statements of every turn as JavaScript's strings, made once: the runtime finds what it has prepared by the string,
+/// and one that it has seen it knows at once.
+struct Texts {
+    probe: JsString,
+    put: JsString,
+    put_many: JsString,
+    delete: JsString,
+    delete_many: JsString,
 }
 
 impl Sql {
     pub fn new(state: &DurableObjectState) -> Result<Self, Fault> {
         let database = database(state)?;
-        Ok(Self { statements: database.sql(), database })
+        let texts = Texts {
+            probe: PROBE.into(),
+            put: PUT.into(),
+            put_many: PUT_MANY.into(),
+            delete: DELETE.into(),
+            delete_many: DELETE_MANY.into(),
+        };
+        Ok(Self { statements: database.sql(), database, texts })
     }
 }
 
 impl Storage for Sql {
     fn start(&mut self) -> Result<Start, Fault> {
         for statement in SCHEMA {
-            self.statements.run(statement).map_err(fault)?;
+            self.statements.run(&statement.into()).map_err(fault)?;
         }
-        let row = first(self.statements.run(START))?;
+        let row = first(self.statements.run(&START.into()))?;
         let number = |name| value(&row, name).map(|value| value.as_f64().unwrap_or_default() as u64);
         Ok(Start { fence: number("fence")?, clock: number("clock")? })
     }
 
     fn load(&mut self, lock: &Name) -> Result<Vec<Entry>, Fault> {
-        Ok(entries(self.statements.load(LOAD, lock.as_str()))?.into_iter().map(|(_, entry)| entry).collect())
+        Ok(entries(self.statements.load(&LOAD.into(), lock.as_str()))?.into_iter().map(|(_, entry)| entry).collect())
     }
 
     fn load_after(&mut self, after: Option<&Name>, rows: usize) -> Result<Vec<(Name, Vec<Entry>)>, Fault> {
         let after = after.map_or("", Name::as_str);
         let mut locks: Vec<(Name, Vec<Entry>)> = Vec::new();
-        for (lock, entry) in entries(self.statements.load_after(LOAD_AFTER, after, rows as f64))? {
+        for (lock, entry) in entries(self.statements.load_after(&LOAD_AFTER.into(), after, rows as f64))? {
             match locks.last_mut() {
                 Some((last, entries)) if last.as_str() == lock => entries.push(entry),
                 _ => locks.push((Name::new(&lock).map_err(|_| damaged())?, vec![entry])),
@@ -190,13 +215,13 @@ impl Storage for Sql {
 
     fn names(&mut self, prefix: &str, after: Option<&Name>, count: usize) -> Result<Option<Vec<Name>>, Fault> {
         let after = after.map_or("", Name::as_str);
-        let text = text(self.statements.names(NAMES, after, prefix, &end_of(prefix), count as f64))?;
+        let text = text(self.statements.names(&NAMES.into(), after, prefix, &end_of(prefix), count as f64))?;
         let name = |hex| Name::new(&String::from_utf8(bytes(hex)?).ok()?).ok();
         items(&text).map(|hex| name(hex).ok_or_else(damaged)).collect::<Result<_, _>>().map(Some)
     }
 
     fn probe(&mut self) -> Result<(), Fault> {
-        first(self.statements.run(PROBE)).map(|_| ())
+        first(self.statements.run(&self.texts.probe)).map(|_| ())
     }
 
     fn write(&mut self, changes: &[Change<'_>], reserved: Option<Reserved>) -> Result<(), Fault> {
@@ -211,16 +236,16 @@ impl Storage for Sql {
 impl Sql {
     fn write_all(&self, gone: &[&Change<'_>], put: &[&Change<'_>], reserved: Option<Reserved>) -> Result<(), JsValue> {
         if let Some(Reserved { fence, at }) = reserved {
-            self.statements.reserve(RESERVE, fence as f64, at as f64)?;
+            self.statements.reserve(&RESERVE.into(), fence as f64, at as f64)?;
         }
         match gone {
             [] => {}
             [Change { lock, place, .. }] => {
-                self.statements.delete(DELETE, lock.as_str(), *place as f64)?;
+                self.statements.delete(&self.texts.delete, lock.as_str(), *place as f64)?;
             }
             many => {
                 for rows in Rows::new(many, |_| Vec::new()) {
-                    self.statements.delete_many(DELETE_MANY, &rows.text, &rows.bytes)?;
+                    self.statements.delete_many(&self.texts.delete_many, &rows.text, &rows.bytes)?;
                 }
             }
         }
@@ -229,11 +254,11 @@ impl Sql {
             [] => {}
             [change] => {
                 let place = change.place as f64;
-                self.statements.put(PUT, change.lock.as_str(), place, &record(change), change.at as f64)?;
+                self.statements.put(&self.texts.put, change.lock.as_str(), place, &record(change), change.at as f64)?;
             }
             [first, ..] => {
                 for rows in Rows::new(put, record) {
-                    self.statements.put_many(PUT_MANY, &rows.text, &rows.bytes, first.at as f64)?;
+                    self.statements.put_many(&self.texts.put_many, &rows.text, &rows.bytes, first.at as f64)?;
                 }
             }
         }
@@ -251,15 +276,15 @@ impl Trail {
 
     /// Keeps one more, as JSON.
     pub fn keep(&self, record: &str) -> Result<(), Fault> {
-        self.0.run(TRAIL).map_err(fault)?;
-        self.0.keep(KEEP, record).map_err(fault)?;
-        self.0.forget(FORGET, f64::from(KEPT)).map_err(fault).map(|_| ())
+        self.0.run(&TRAIL.into()).map_err(fault)?;
+        self.0.keep(&KEEP.into(), record).map_err(fault)?;
+        self.0.forget(&FORGET.into(), f64::from(KEPT)).map_err(fault).map(|_| ())
     }
 
     /// A page, as the JSON that it is answered with.
     pub fn page(&self, page: &Page) -> Result<String, Fault> {
-        self.0.run(TRAIL).map_err(fault)?;
-        let cursor = self.0.page(PAGE, page.before as f64, f64::from(page.size)).map_err(fault)?;
+        self.0.run(&TRAIL.into()).map_err(fault)?;
+        let cursor = self.0.page(&PAGE.into(), page.before as f64, f64::from(page.size)).map_err(fault)?;
         let rows = cursor.to_array();
         let mut text = String::from("{\"acts\":[");
         let mut last = 0;
@@ -268,11 +293,13 @@ impl Trail {
                 text.push(',');
             }
             text.push_str(&value(&row, "record")?.as_string().unwrap_or_default());
-            last = value(&row, "id")?.as_f64().unwrap_or_default() as u64;
+            last = value(&row, "id")?.as_f64().unwrap_or_default() as i64;
         }
         text.push(']');
         if rows.length() == page.size {
-            text.push_str(&format!(",\"cursor\":\"{last}\""));
+            text.push_str(",\"cursor\":\"");
+            json::write_integer(last, &mut text);
+            text.push('"');
         }
         text.push('}');
         Ok(text)
@@ -323,7 +350,8 @@ impl Rows {
         let mut rows = Self::default();
         for change in changes {
             rows.text.push(if rows.text.is_empty() { '[' } else { ',' });
-            rows.text.push_str(&format!("[{}", change.place));
+            rows.text.push('[');
+            json::write_integer(change.place as i64, &mut rows.text);
             rows.add(change.lock.as_str().as_bytes());
             rows.add(&record(change));
             rows.text.push(']');
@@ -342,7 +370,10 @@ impl Rows {
 
     fn add(&mut self, part: &[u8]) {
         // SQL counts bytes from 1.
-        self.text.push_str(&format!(",{},{}", self.bytes.len() + 1, part.len()));
+        for number in [self.bytes.len() + 1, part.len()] {
+            self.text.push(',');
+            json::write_integer(number as i64, &mut self.text);
+        }
         self.bytes.extend_from_slice(part);
     }
 }

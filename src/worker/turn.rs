@@ -1,23 +1,22 @@
-//! A turn as text: what JavaScript hands over of it, and what it is told.
+//! A turn: what JavaScript hands over of it, as text, and what it is told, part by part.
 //!
 //! Each line in is `ticket TAB verb TAB subject TAB caller TAB content`. For a command `subject` is the lock, as JSON,
-//! `caller` is who asks ([`Caller::read`]), and `content` its fields, as JSON, or `~` and a JSON string that holds the
-//! text of them as it came over HTTP. What is wrong with a line is wrong with that call alone. `metrics` has the number of
-//! open sockets as its content, `audit` its fields. For a socket `subject` is its connection:
+//! `caller` is who asks ([`Caller::read`]), and `content` its fields, as JSON. Where they came as text of their own it is
+//! `=` and that text, or, if the text has a line break in it, `~` and a JSON string of it. What is wrong with a line is
+//! wrong with that call alone. A `message` has no subject; its content is a command that says itself what it is, or a list
+//! of them. `metrics` has the number of open sockets as its content, `audit` its fields. For a socket `subject` is its
+//! connection:
 //!
 //! | verb | content |
 //! | --- | --- |
-//! | `frame` | `~` and a JSON string that holds a message of it |
+//! | `frame` | a message of it: text of its own |
 //! | `close` | `null`: it has closed |
 //! | `cut` | `null`: it is gone, and has not said so |
 //! | `resume` | a JSON list of the prefixes that it watched before this core was started |
 //!
-//! The first line out is `wakeInMs TAB ringInMs TAB dueInMs`, each empty where there is none. After it, in this order:
-//! `ticket TAB` and an [`Answer`] per call that is answered; `= TAB connection TAB` and the JSON list of what that socket
-//! watches from now on; `> TAB connection TAB` and the JSON of a message to that socket; `* TAB` and the JSON of a line for
-//! the log; `+ TAB` and the JSON `[event, lock, reason, fence, waitedMs]` of something that is to be counted elsewhere.
+//! What comes of it all is told to [`Told`].
 
-use std::fmt::Write;
+use wasm_bindgen::prelude::wasm_bindgen;
 
 use crate::command::{Command, Refusal, Reply, Request};
 use crate::engine::Event;
@@ -30,7 +29,7 @@ use crate::worker::access::{Caller, Right};
 use crate::worker::audit::{self, Attempt, Page};
 use crate::worker::json;
 use crate::worker::meter::{self, Meter};
-use crate::worker::routes::{Answer, refused};
+use crate::worker::routes::{Answer, Kind, refused};
 use crate::worker::storage::Trail;
 
 /// The space that has a turn, and what it is watched with.
@@ -68,8 +67,8 @@ pub struct Batch {
 struct OpenFrame {
     ticket: Ticket,
     via: Connection,
-    /// What its sender calls each command, and the answer.
-    replies: Vec<(Json, Option<Json>)>,
+    /// What its sender calls each command, if it does, and the answer.
+    replies: Vec<(Option<Json>, Option<Json>)>,
     is_many: bool,
     is_understood: bool,
     watches: bool,
@@ -98,6 +97,7 @@ impl Batch {
         let ticket = ticket.parse().ok()?;
         match verb {
             "frame" => self.frame(ticket, Connection(subject.parse().ok()?), &caller, content, host),
+            "message" => self.message(ticket, &caller, content, host),
             "metrics" => match caller.needs(Right::Read) {
                 Ok(()) => self.metrics.push((ticket, content.parse().unwrap_or_default())),
                 Err(refusal) => self.calls.push(Call { ticket, via: None, request: Err(refusal) }),
@@ -150,7 +150,8 @@ impl Batch {
             }
         });
         if let Ok(request) = &permitted {
-            self.attempts.extend(Attempt::of(ticket, caller, via.is_some(), request));
+            let over_socket = via.is_some_and(|via| via != Connection::NOBODY);
+            self.attempts.extend(Attempt::of(ticket, caller, over_socket, request));
         }
         self.calls.push(Call { ticket, via, request: permitted });
     }
@@ -165,21 +166,42 @@ impl Batch {
             Frame::Many(commands) => (commands, true),
         };
         let watches = |command: &Framed| matches!(command.request, Ok(Request::Watch(_) | Request::Unwatch(_)));
-        let open = OpenFrame {
-            ticket,
-            via,
-            is_many,
-            is_understood,
-            watches: commands.iter().any(watches),
-            replies: commands.iter().map(|command| (command.id.clone(), None)).collect(),
-        };
+        let watches = commands.iter().any(watches);
+        let commands = commands.into_iter().map(|Framed { id, request }| (Some(id), request)).collect();
+        let open = OpenFrame { ticket, via, is_many, is_understood, watches, replies: Vec::new() };
+        self.open(open, commands, caller, host);
+    }
+
+    /// By itself a command is a call as any other, and may hold its caller's line. Several are answered together, and so
+    /// at once.
+    fn message(&mut self, ticket: Ticket, caller: &Caller, content: &str, host: &Host<'_>) {
+        match body(content).map_err(|(_, refusal)| refusal) {
+            Ok(Json::List(items)) if !items.is_empty() => {
+                let commands = items.into_iter().map(|item| (None, wire::command_of(item))).collect();
+                let (via, replies) = (Connection::NOBODY, Vec::new());
+                let open = OpenFrame { ticket, via, is_many: true, is_understood: true, watches: false, replies };
+                self.open(open, commands, caller, host);
+            }
+            other => self.call(ticket, None, caller, other.and_then(wire::command_of), host),
+        }
+    }
+
+    fn open(
+        &mut self,
+        mut open: OpenFrame,
+        commands: Vec<(Option<Json>, Result<Request, Refusal>)>,
+        caller: &Caller,
+        host: &Host<'_>,
+    ) {
         let base = FRAMED | ((self.frames.len() as Ticket) << FRAME_BITS);
-        self.frames.push(open);
-        for (at, command) in commands.into_iter().enumerate() {
-            let request =
-                if self.count(via) > host.commands_per_socket { Err(Refusal::TooMany) } else { command.request };
+        let via = open.via;
+        for (at, (id, request)) in commands.into_iter().enumerate() {
+            open.replies.push((id, None));
+            let is_one_too_many = via != Connection::NOBODY && self.count(via) > host.commands_per_socket;
+            let request = if is_one_too_many { Err(Refusal::TooMany) } else { request };
             self.call(base | at as Ticket, Some(via), caller, request, host);
         }
+        self.frames.push(open);
     }
 
     /// How many commands this is of that socket. The lines of one mostly follow one another.
@@ -194,7 +216,8 @@ impl Batch {
         })
     }
 
-    /// Carries it out, and says what JavaScript is to say.
+    /// Carries it out, and tells what JavaScript is to say: nothing of it before all is durable, and for nothing after a
+    /// fault.
     ///
     /// # Errors
     /// As [`Service::turn`].
@@ -203,7 +226,8 @@ impl Batch {
         service: &mut Service<S>,
         host: &mut Host<'_>,
         now: Ms,
-    ) -> Result<String, Fault> {
+        told: &Told,
+    ) -> Result<(), Fault> {
         let Batch { calls, closed, cut_off, resumed, mut frames, done, attempts, mut lines, metrics, pages, .. } = self;
         let space = host.space;
         let commands = calls.len();
@@ -224,46 +248,76 @@ impl Batch {
                 }
             }
         }
-        let mut text = head(&turn);
+        let length = |length: Option<Ms>| length.map_or(f64::NAN, |length| length as f64);
+        told.due(length(turn.wake_in), length(turn.ring_in), length(turn.due_in));
         for (ticket, reply) in &turn.answers {
             let framed = ticket.checked_sub(FRAMED).and_then(|rest| {
                 let (frame, at) = (rest >> FRAME_BITS, rest & ((1 << FRAME_BITS) - 1));
                 frames.get_mut(frame as usize)?.replies.get_mut(at as usize)
             });
             match framed {
-                Some((id, answer)) => *answer = Some(wire::framed_reply(id.clone(), reply, space)),
-                None => write_answer(&mut text, *ticket, reply, space),
+                Some((Some(id), answer)) => *answer = Some(wire::framed_reply(id.clone(), reply, space)),
+                Some((None, answer)) => *answer = Some(wire::reply(reply, space).1),
+                None => Answer::new(reply, space).tell(*ticket, told),
             }
         }
         for ticket in done {
-            write_answer(&mut text, ticket, &Reply::Released, space);
+            Answer::new(&Reply::Released, space).tell(ticket, told);
         }
         for (ticket, sockets) in metrics {
-            let _ = write!(text, "\n{ticket}\t");
-            Answer::text(&host.meter.text(census.unwrap_or_default(), sockets)).write(&mut text);
+            Answer::text(&host.meter.text(census.unwrap_or_default(), sockets)).tell(ticket, told);
         }
         for (ticket, page) in pages {
-            let _ = write!(text, "\n{ticket}\t200\treply\t\t{}", (host.trail)()?.page(&page)?);
+            told.answer(ticket as f64, 200, Kind::Reply, 0, &(host.trail)()?.page(&page)?);
         }
         for frame in frames {
-            write_frame(&mut text, frame, service);
+            tell_frame(frame, service, told);
         }
         for (Connection(connection), push) in &turn.pushes {
-            let _ = write!(text, "\n>\t{connection}\t");
-            json::write(&wire::push(push, space), &mut text);
+            told.push(*connection as f64, &json::text(&wire::push(push, space)));
         }
         for line in lines {
-            let _ = write!(text, "\n*\t{line}");
+            told.line(&line);
         }
         if host.has_events {
-            write_events(&mut text, &turn);
+            tell_events(&turn, told);
         }
-        Ok(text)
+        Ok(())
     }
 }
 
+#[wasm_bindgen]
+extern "C" {
+    /// What JavaScript is told of a turn. It takes note and does nothing before the turn is over.
+    pub type Told;
+
+    /// When the next turns are wanted, see [`Turn`]; NaN is never.
+    #[wasm_bindgen(method)]
+    fn due(this: &Told, wake_in: f64, ring_in: f64, due_in: f64);
+
+    /// A call is answered: with an HTTP status, seconds for Retry-After or 0, and JSON.
+    #[wasm_bindgen(method)]
+    pub fn answer(this: &Told, ticket: f64, status: u16, kind: Kind, retry_after: u32, text: &str);
+
+    /// A message to a socket that it did not ask for, as JSON.
+    #[wasm_bindgen(method)]
+    fn push(this: &Told, connection: f64, text: &str);
+
+    /// What a socket watches from now on: a JSON list of prefixes.
+    #[wasm_bindgen(method)]
+    fn watching(this: &Told, connection: f64, prefixes: &str);
+
+    /// A line for the log, as JSON.
+    #[wasm_bindgen(method)]
+    fn line(this: &Told, line: &str);
+
+    /// Something to be counted elsewhere, as JSON `[event, lock, reason, fence, waitedMs]`.
+    #[wasm_bindgen(method)]
+    fn event(this: &Told, event: &str);
+}
+
 /// What happened in a turn, and what its callers were told.
-fn write_events(text: &mut String, turn: &Turn) {
+fn tell_events(turn: &Turn, told: &Told) {
     for Happened { lock, event, .. } in &turn.events {
         let (name, reason, fence, waited) = match *event {
             Event::Queued => ("queued", "", None, 0),
@@ -274,25 +328,28 @@ fn write_events(text: &mut String, turn: &Turn) {
             Event::Released { fence } => ("released", "", Some(fence), 0),
             Event::Ended { fence, reason, .. } => ("lost", wire::lost_name(reason), Some(fence), 0),
         };
-        write_event(text, [name, lock.as_str(), reason], fence, waited);
+        told.event(&counted([name, lock.as_str(), reason], fence, waited));
     }
     for (_, reply) in &turn.answers {
         if let Some(reason) = meter::refusal(reply) {
-            write_event(text, ["refused", "", reason], None, 0);
+            told.event(&counted(["refused", "", reason], None, 0));
         } else if let Reply::Renewed { lease } = reply {
-            write_event(text, ["renewed", lease.lock.as_str(), ""], Some(lease.fence), 0);
+            told.event(&counted(["renewed", lease.lock.as_str(), ""], Some(lease.fence), 0));
         }
     }
 }
 
-fn write_event(text: &mut String, texts: [&str; 3], fence: Option<Fence>, waited: Ms) {
-    text.push_str("\n+\t[");
+fn counted(texts: [&str; 3], fence: Option<Fence>, waited: Ms) -> String {
+    let mut text = String::from("[");
     for part in texts {
-        json::write_string(part, text);
+        json::write_string(part, &mut text);
         text.push(',');
     }
-    let fence = fence.map_or(0, Fence::value);
-    text.push_str(&[&fence.to_string(), ",", &waited.to_string(), "]"].concat());
+    json::write_integer(fence.map_or(0, Fence::value) as i64, &mut text);
+    text.push(',');
+    json::write_integer(waited as i64, &mut text);
+    text.push(']');
+    text
 }
 
 fn op_of(request: &Request) -> Op {
@@ -311,39 +368,28 @@ fn op_of(request: &Request) -> Op {
     }
 }
 
-fn head(turn: &Turn) -> String {
-    let number = |value: Option<Ms>| value.map(|value| value.to_string()).unwrap_or_default();
-    format!("{}\t{}\t{}", number(turn.wake_in), number(turn.ring_in), number(turn.due_in))
-}
-
-fn write_answer(text: &mut String, ticket: Ticket, reply: &Reply, space: &str) {
-    let _ = write!(text, "\n{ticket}\t");
-    Answer::new(reply, space).write(text);
-}
-
 /// As an answer: 400 where the message could not be understood at all, which a socket may do a few times only.
-fn write_frame<S: Storage>(text: &mut String, frame: OpenFrame, service: &Service<S>) {
+fn tell_frame<S: Storage>(frame: OpenFrame, service: &Service<S>, told: &Told) {
     let OpenFrame { ticket, via, replies, is_many, is_understood, watches } = frame;
     let status = if is_understood { 200 } else { 400 };
-    let _ = write!(text, "\n{ticket}\t{status}\treply\t\t");
     let mut replies: Vec<Json> = replies.into_iter().filter_map(|(_, reply)| reply).collect();
-    match (is_many, replies.pop()) {
-        (false, Some(reply)) => json::write(&reply, text),
+    let reply = match (is_many, replies.pop()) {
+        (false, Some(reply)) => reply,
         (_, last) => {
             replies.extend(last);
-            json::write(&Json::List(replies), text);
+            Json::List(replies)
         }
-    }
+    };
+    told.answer(ticket as f64, status, Kind::Reply, 0, &json::text(&reply));
     if watches {
         let prefixes = service.watched_by(via).map(|prefix| Json::Text(prefix.into())).collect();
-        let _ = write!(text, "\n=\t{}\t", via.0);
-        json::write(&Json::List(prefixes), text);
+        told.watching(via.0 as f64, &json::text(&Json::List(prefixes)));
     }
 }
 
 fn request(op: Op, lock: &str, fields: &str) -> Result<Request, Refusal> {
     let lock = json::read(lock, "lock")?;
-    let fields = if fields.starts_with('~') {
+    let fields = if fields.starts_with(['~', '=']) {
         body(fields).map_err(|(_, refusal)| refusal)?
     } else {
         json::read(fields, "body")?
@@ -353,6 +399,9 @@ fn request(op: Op, lock: &str, fields: &str) -> Result<Request, Refusal> {
 
 /// JSON that came as text of its own. An error comes with the message's `id`, if that at least can be read.
 fn body(content: &str) -> Result<Json, (Json, Refusal)> {
+    if let Some(text) = content.strip_prefix('=') {
+        return json::read(text, "body").map_err(|refusal| (json::salvaged_id(text), refusal));
+    }
     let quoted = content.strip_prefix('~').unwrap_or(content);
     match json::read(quoted, "body").map_err(|refusal| (Json::Null, refusal))? {
         Json::Text(text) => json::read(&text, "body").map_err(|refusal| (json::salvaged_id(&text), refusal)),

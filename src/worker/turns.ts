@@ -43,6 +43,9 @@ export interface Core<Reply, Message = string> {
   readonly unavailable: Answer<Reply>;
 }
 
+/** Has `turn` had now or soon; that gives how many calls it had. */
+export type Schedule = (turn: () => number) => void;
+
 export class Turns<Reply, Message = string> {
   readonly #core: Core<Reply, Message>;
   readonly #onPush: (...push: Push<Message>) => void;
@@ -53,17 +56,18 @@ export class Turns<Reply, Message = string> {
   /** Those who await the next turn itself. */
   #onlookers: (() => void)[] = [];
   #isSet = false;
-  readonly #schedule: (turn: () => void) => void;
+  #isInTurn = false;
+  readonly #schedule: Schedule;
   #wake: ReturnType<typeof setTimeout> | undefined;
 
   /**
-   * `schedule` has a turn after the events that are already there: by a zero timer unless given. A microtask would
-   * have one after each of them.
+   * By `schedule` a turn collects the calls that have already arrived: by a zero timer unless given. A microtask would
+   * collect none.
    */
   constructor(
     core: Core<Reply, Message>,
     onPush: (...push: Push<Message>) => void = () => {},
-    schedule: (turn: () => void) => void = (turn) => setTimeout(turn, 0),
+    schedule: Schedule = (turn) => setTimeout(turn, 0),
   ) {
     this.#core = core;
     this.#onPush = onPush;
@@ -100,21 +104,23 @@ export class Turns<Reply, Message = string> {
   }
 
   #setTurn(): void {
-    if (this.#isSet) return;
+    // What is asked while answers are given has the next turn.
+    if (this.#isSet || this.#isInTurn) return;
     this.#isSet = true;
     this.#schedule(() => {
       this.#isSet = false;
-      this.#turn();
+      return this.#turn();
     });
   }
 
-  #turn(): void {
+  #turn(): number {
     const calls = this.#calls;
     const onlookers = this.#onlookers;
     this.#calls = [];
     this.#onlookers = [];
     if (this.#wake !== undefined) clearTimeout(this.#wake);
     this.#wake = undefined;
+    this.#isInTurn = true;
     try {
       const turned = this.#core.turn(calls);
       if (turned.restarted) this.#abandon(calls[0]?.[0] ?? Infinity);
@@ -129,6 +135,9 @@ export class Turns<Reply, Message = string> {
       this.#abandon(this.#lastTicket + 1);
     }
     for (const resolve of onlookers) resolve();
+    this.#isInTurn = false;
+    if (this.#calls.length > 0) this.#setTurn();
+    return calls.length;
   }
 
   #answer(ticket: number, answer: Answer<Reply>): void {

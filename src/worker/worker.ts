@@ -1,12 +1,14 @@
 // What a Worker exports: the lease store, and the HTTP handler in front of it.
-import { route, unavailable } from "#glue/worker.js";
+import { route } from "#glue/worker.js";
 import { DurableObject } from "cloudflare:workers";
-import { answer, Body, nameOf, type Reply, SpaceCore } from "./core.ts";
+import { Body, nameOf, noAnswer, type Reply, SpaceCore } from "./core.ts";
 import { count } from "./events.ts";
 import { gateOf, type Settings } from "./gate.ts";
 import { PASS_HEADER, type RateLimit, serveAnybody } from "./handler.ts";
 import { refused, serve } from "./http.ts";
 import { log } from "./log.ts";
+import { sentText } from "./message.ts";
+import { pace } from "./pace.ts";
 import { Sockets } from "./sockets.ts";
 import { type Answer, Turns } from "./turns.ts";
 
@@ -69,8 +71,19 @@ export class LeaseStore extends DurableObject<Env> {
       onWatch: (connection, prefixes) => this.#sockets.setWatching(connection, prefixes),
       onEvents: dataset && ((events) => count(dataset, nameOf(state), events)),
     });
-    this.turns = new Turns(core, (connection, text) => this.#sockets.push(connection, text));
+    const onPush = (connection: number, text: string) => this.#sockets.push(connection, text);
+    this.turns = new Turns(core, onPush, pace());
     this.#sockets = new Sockets(state, env, this.turns);
+  }
+
+  /**
+   * The commands that a caller has in one turn, as one message: JSON of `{ op, lock, ...fields }`, or of an array of them;
+   * resolves with JSON of the reply, or of an array of replies. Who waits is told so at once where there are several, and
+   * asks again to wait; one by itself may wait.
+   */
+  async message(text: string): Promise<string> {
+    const [, reply] = await this.turns.call("message", null, sentText(text));
+    return reply.text;
   }
 
   /** Asks for a lease; with `waitMs`, in a queue. */
@@ -239,7 +252,7 @@ async function forward(
     return (await stub.carry(op, lock, sent, caller)) as unknown as Answer<Reply>;
   } catch {
     // Overloaded, restarted or out of reach: for the client it is the same, and safe to repeat.
-    return answer(unavailable().split("\t"));
+    return noAnswer();
   }
 }
 

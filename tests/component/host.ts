@@ -152,11 +152,12 @@ export class Host implements Store {
     return at < 0 ? undefined : this.#lines.splice(at, 1)[0];
   }
 
-  /** A host's clock that is set back goes on from where it was. */
+  /** A host's clock that is a little behind stands still, and one that is set back goes on from where it was. */
   #now({ atMs, restart }: Step): number {
     if (restart) this.#aheadMs = 0;
     const readMs = START_MS + atMs + this.#aheadMs;
-    this.#aheadMs += Math.max(0, this.#latestMs - readMs);
+    const behindMs = this.#latestMs - readMs;
+    if (behindMs > 5_000) this.#aheadMs += behindMs;
     this.#latestMs = Math.max(this.#latestMs, readMs);
     return this.#latestMs;
   }

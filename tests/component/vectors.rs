@@ -252,14 +252,17 @@ impl Host<'_> {
         self.decide("standing", &lock, &ask, now, &mut BTreeMap::new()).ok()?.reply["position"].as_u64()
     }
 
-    /// A host's clock that is set back goes on from where it was.
+    /// A host's clock that is a little behind stands still, and one that is set back goes on from where it was.
     fn now(&mut self, step: &Value) -> u64 {
         let space = &mut self.space;
         let reading = START_MS + step["atMs"].as_u64().unwrap_or(0);
         if step["restart"] == true {
             space.ahead = 0;
         }
-        space.ahead += space.latest.saturating_sub(reading + space.ahead);
+        let behind = space.latest.saturating_sub(reading + space.ahead);
+        if behind > 5_000 {
+            space.ahead += behind;
+        }
         space.latest = space.latest.max(reading + space.ahead);
         space.latest
     }

@@ -74,6 +74,13 @@ export async function difference(vector: Vector, store: Store): Promise<string |
   return undefined;
 }
 
+/** Where the fence of a command is given in the very turn that it is sent in: a space's fences begin at its clock. */
+export function foreseen(fields: Fields, firstTurnAtMs: number): Fields {
+  const { fence } = fields;
+  const isCount = Number.isInteger(fence) && Number(fence) > 0 && Number(fence) < 1_000;
+  return isCount ? { ...fields, fence: firstTurnAtMs * 1_000 + Number(fence) - 1 } : fields;
+}
+
 /** What a vector says and a store does not: its fences count its grants, its instants start at 0. */
 class Reading {
   readonly #fences = new Map<unknown, unknown>();

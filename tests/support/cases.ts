@@ -386,7 +386,7 @@ export const cases: Record<string, (world: World) => Promise<void>> = {
     await locks.close();
     await wait;
     assert.equal(lease.held, false);
-    assert.equal(lease.signal.aborted, false);
+    assert.equal(lease.signal.reason.code, "closed");
     assert.deepEqual((await client().inspect(lock)).waiters, []);
     await rejectsWith("closed", locks.acquire(lock));
     await rejectsWith("closed", locks.list());
@@ -452,6 +452,42 @@ export const cases: Record<string, (world: World) => Promise<void>> = {
     await assert.rejects(election, (error) => error === own);
     assert.equal(terms, 3);
     assert.deepEqual((await client().inspect(lock)).holders, []);
+  },
+
+  async "a client that is closed tells those who still hold, and no block ends as if it had held"({
+    client,
+    name,
+  }) {
+    const locks = client();
+    const lock = name();
+    const told: unknown[] = [];
+    const block = locks.request(lock, async ({ signal }) => {
+      await new Promise((resolve) => signal.addEventListener("abort", resolve));
+      told.push(signal.reason.code);
+    });
+    const election = locks.elect(name(), {}, async ({ signal }) => {
+      await new Promise((resolve) => signal.addEventListener("abort", resolve));
+      told.push(signal.reason.code);
+    });
+    await until(async () => (await client().inspect(lock)).holders.length === 1);
+    const outcomes = Promise.allSettled([block, election]);
+    await sleep(50);
+    await locks.close();
+    const codes = (await outcomes).map((outcome) => "reason" in outcome && outcome.reason.code);
+    assert.deepEqual(codes, ["closed", "closed"]);
+    assert.deepEqual(told, ["closed", "closed"]);
+  },
+
+  async "an election goes on after a term whose last write was refused as stale"({ client, name }) {
+    const lock = name();
+    const own = new Error("mine");
+    let terms = 0;
+    const election = client().elect(lock, {}, () => {
+      terms += 1;
+      throw terms < 3 ? Object.assign(new Error("refused"), { code: "stale_fence" }) : own;
+    });
+    await assert.rejects(election, (error) => error === own);
+    assert.equal(terms, 3);
   },
 
   async "requestAll: all of them, in the order given, and then none"({ client, name }) {
@@ -673,8 +709,11 @@ export function sleep(lengthMs: number): Promise<void> {
 }
 
 /** Resolves as soon as it is so, and rejects after five seconds. */
-export async function until(isSo: () => boolean | Promise<boolean>): Promise<void> {
-  for (const end = Date.now() + 5_000; !(await isSo()); await sleep(5)) {
+export async function until(
+  isSo: () => boolean | Promise<boolean>,
+  withinMs = 5_000,
+): Promise<void> {
+  for (const end = Date.now() + withinMs; !(await isSo()); await sleep(5)) {
     if (Date.now() > end) throw new Error(`it did not come about: ${isSo}`);
   }
 }

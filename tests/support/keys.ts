@@ -94,8 +94,10 @@ export class Socket implements AsyncDisposable {
     return this.#socket.protocol;
   }
 
+  /** Text and bytes as they are, all else as JSON. */
   send(message: unknown): void {
-    this.#socket.send(typeof message === "string" ? message : JSON.stringify(message));
+    const isRaw = typeof message === "string" || message instanceof Uint8Array;
+    this.#socket.send(isRaw ? (message as string) : JSON.stringify(message));
   }
 
   /** A command, and its reply. */

@@ -12,6 +12,8 @@ use leasehold::types::{Connection, Fence, Mode, Ms, Name, RequestId, Token};
 /// Rule 8 and the claim of rule 7, as the design gives them.
 const GRACE_MS: Ms = 5_000;
 const CLAIM_MS: Ms = 5_000;
+/// Rule 4: a host's clock that is behind by more has been set back.
+const STALE_MS: Ms = 5_000;
 const QUEUE_MAX: usize = 10_000;
 
 #[derive(Default)]
@@ -28,7 +30,7 @@ pub struct Model {
     /// Every grant there was: of which lock, in which turn. Its fence is its number, counted from 1.
     pub grants: Vec<(Name, u64)>,
     pub now: Ms,
-    ahead: Ms,
+    pub ahead: Ms,
     turns: u64,
     arrivals: u64,
 }
@@ -94,10 +96,10 @@ impl Model {
 
     pub fn turn(&mut self, calls: &[Call], closed: &[Connection], host_now: Ms) -> Turn {
         self.turns += 1;
-        if host_now + self.ahead < self.now {
+        if host_now + self.ahead + STALE_MS < self.now {
             self.ahead = self.now - host_now;
         }
-        self.now = host_now + self.ahead;
+        self.now = self.now.max(host_now + self.ahead);
         let mut turn = Turn::default();
         for call in calls {
             self.call(call, &mut turn);

@@ -9,15 +9,42 @@ use leasehold::lock::{Entry, Place};
 use leasehold::record;
 use leasehold::types::{Ms, Name};
 
+use super::record_v1;
+
 /// Cloned, it is the same disk: a ledger over a clone is the store after a restart.
 #[derive(Clone, Default)]
-pub struct Rows(Rc<RefCell<Disk>>);
+pub struct Rows {
+    disk: Rc<RefCell<Disk>>,
+    /// Which of the instances over this disk it belongs to.
+    instance: u64,
+    code: Code,
+}
+
+/// Whose reader and writer of records an instance has.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Code {
+    #[default]
+    Ours,
+    /// That of the first version there was, as it was deployed.
+    Version1,
+}
+
+/// How a write fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Breakage {
+    NothingWritten,
+    /// It is all there, and the store is not told so.
+    Written,
+}
 
 #[derive(Default)]
 struct Disk {
     rows: BTreeMap<(Name, Place), Row>,
     reserved: Option<Reserved>,
-    breaks: bool,
+    breaks: Option<Breakage>,
+    /// The instance that may touch it; those before were replaced.
+    instance: u64,
+    failures: usize,
     rows_written: usize,
     commits: usize,
 }
@@ -30,69 +57,113 @@ struct Row {
 impl Rows {
     /// From now on every write fails, until it is [mended](Self::mend).
     pub fn break_down(&self) {
-        self.0.borrow_mut().breaks = true;
+        self.fail_with(Breakage::NothingWritten);
+    }
+
+    pub fn fail_with(&self, breakage: Breakage) {
+        self.disk.borrow_mut().breaks = Some(breakage);
     }
 
     pub fn mend(&self) {
-        self.0.borrow_mut().breaks = false;
+        self.disk.borrow_mut().breaks = None;
+    }
+
+    /// The disk for an instance that replaces the one before: whatever that does with it fails from now on.
+    pub fn taken_over(&self, code: Code) -> Self {
+        let mut disk = self.disk.borrow_mut();
+        disk.instance += 1;
+        Self { disk: self.disk.clone(), instance: disk.instance, code }
+    }
+
+    /// Everything is gone, the fence counter too.
+    pub fn wipe(&self) {
+        let mut disk = self.disk.borrow_mut();
+        disk.rows.clear();
+        disk.reserved = None;
     }
 
     pub fn len(&self) -> usize {
-        self.0.borrow().rows.len()
+        self.disk.borrow().rows.len()
     }
 
     /// Rows written or deleted so far, the space's own row among them.
     pub fn rows_written(&self) -> usize {
-        self.0.borrow().rows_written
+        self.disk.borrow().rows_written
     }
 
     pub fn commits(&self) -> usize {
-        self.0.borrow().commits
+        self.disk.borrow().commits
+    }
+
+    /// Writes that failed so far.
+    pub fn failures(&self) -> usize {
+        self.disk.borrow().failures
     }
 
     /// What every row says, in order.
     pub fn entries(&self) -> Vec<(Name, Entry)> {
-        let disk = self.0.borrow();
+        let disk = self.disk.borrow();
         let read = |(name, place): &(Name, Place), row: &Row| {
-            (name.clone(), record::read(*place, &row.record).expect("a row that was written can be read"))
+            (name.clone(), record_v1::read(*place, &row.record).expect("a row that was written can be read"))
         };
         disk.rows.iter().map(|(key, row)| read(key, row)).collect()
     }
 
     /// The instant at which a clock goes on after a restart, at the earliest.
     pub fn latest_at(&self) -> Ms {
-        let disk = self.0.borrow();
+        let disk = self.disk.borrow();
         let of_rows = disk.rows.values().map(|row| row.at).max();
         of_rows.max(disk.reserved.map(|reserved| reserved.at)).unwrap_or(0)
     }
 
     pub fn reserved(&self) -> u64 {
-        self.0.borrow().reserved.map_or(0, |reserved| reserved.fence)
+        self.disk.borrow().reserved.map_or(0, |reserved| reserved.fence)
     }
 
     pub fn put_raw(&self, name: &str, place: Place, record: Vec<u8>) {
         let name = Name::new(name).expect("a valid name");
-        self.0.borrow_mut().rows.insert((name, place), Row { record, at: 0 });
+        self.disk.borrow_mut().rows.insert((name, place), Row { record, at: 0 });
+    }
+
+    fn touch(&self) -> Result<(), Fault> {
+        if self.instance == self.disk.borrow().instance { Ok(()) } else { Err(Fault("the object was replaced".into())) }
+    }
+
+    fn read(&self, place: Place, record: &[u8]) -> Result<Entry, Fault> {
+        match self.code {
+            Code::Ours => record::read(place, record),
+            Code::Version1 => record_v1::read(place, record),
+        }
+    }
+
+    fn record(&self, entry: &Entry) -> Vec<u8> {
+        match self.code {
+            Code::Ours => record::write(entry),
+            Code::Version1 => record_v1::write(entry),
+        }
     }
 }
 
 impl Storage for Rows {
     fn start(&mut self) -> Result<Start, Fault> {
+        self.touch()?;
         Ok(Start { fence: self.reserved(), clock: self.latest_at() })
     }
 
     fn load(&mut self, lock: &Name) -> Result<Vec<Entry>, Fault> {
-        let disk = self.0.borrow();
+        self.touch()?;
+        let disk = self.disk.borrow();
         let range = disk.rows.range((lock.clone(), 0)..=(lock.clone(), Place::MAX));
-        range.map(|((_, place), row)| record::read(*place, &row.record)).collect()
+        range.map(|((_, place), row)| self.read(*place, &row.record)).collect()
     }
 
     fn load_after(&mut self, after: Option<&Name>, rows: usize) -> Result<Vec<(Name, Vec<Entry>)>, Fault> {
-        let disk = self.0.borrow();
+        self.touch()?;
+        let disk = self.disk.borrow();
         let beyond = disk.rows.iter().filter(|((name, _), _)| after.is_none_or(|after| name > after));
         let mut locks: Vec<(Name, Vec<Entry>)> = Vec::new();
         for (count, ((name, place), row)) in beyond.enumerate() {
-            let entry = record::read(*place, &row.record)?;
+            let entry = self.read(*place, &row.record)?;
             match locks.last_mut() {
                 Some((last, entries)) if last == name => entries.push(entry),
                 _ if count >= rows => break,
@@ -103,7 +174,8 @@ impl Storage for Rows {
     }
 
     fn names(&mut self, prefix: &str, after: Option<&Name>, count: usize) -> Result<Option<Vec<Name>>, Fault> {
-        let disk = self.0.borrow();
+        self.touch()?;
+        let disk = self.disk.borrow();
         let mut names: Vec<Name> = disk
             .rows
             .keys()
@@ -117,12 +189,15 @@ impl Storage for Rows {
     }
 
     fn probe(&mut self) -> Result<(), Fault> {
-        Ok(())
+        self.touch()
     }
 
     fn write(&mut self, changes: &[Change<'_>], reserved: Option<Reserved>) -> Result<(), Fault> {
-        let mut disk = self.0.borrow_mut();
-        if disk.breaks {
+        self.touch()?;
+        let mut disk = self.disk.borrow_mut();
+        let breaks = disk.breaks;
+        disk.failures += usize::from(breaks.is_some());
+        if breaks == Some(Breakage::NothingWritten) {
             return Err(Fault("the disk is broken".into()));
         }
         disk.commits += 1;
@@ -131,7 +206,7 @@ impl Storage for Rows {
             let key = (change.lock.clone(), change.place);
             match change.entry {
                 Some(entry) => {
-                    disk.rows.insert(key, Row { record: record::write(entry), at: change.at });
+                    disk.rows.insert(key, Row { record: self.record(entry), at: change.at });
                 }
                 None => {
                     let gone = disk.rows.remove(&key);
@@ -140,6 +215,9 @@ impl Storage for Rows {
             }
         }
         disk.reserved = reserved.or(disk.reserved);
-        Ok(())
+        match breaks {
+            None => Ok(()),
+            Some(_) => Err(Fault("the disk was slow to answer".into())),
+        }
     }
 }

@@ -84,6 +84,15 @@ export class Store extends LeaseStore {
     return status;
   }
 
+  /** Methods called in one turn: what is asked while an answer is given has the next turn together. */
+  together(calls) {
+    return new Promise((resolve) => {
+      const call = ([method, ...args]) => this[method](...args);
+      const onAnswer = () => resolve(Promise.all(calls.map(call)));
+      this.turns.post("list", null, {}, onAnswer);
+    });
+  }
+
   /** Ends this instance as an eviction or a deploy would, with all it has in memory. */
   evict() {
     this.ctx.abort("evicted by the test");
@@ -196,10 +205,46 @@ function revived(_, value) {
       return NaN;
     case "Infinity":
       return Infinity;
+    case "-Infinity":
+      return -Infinity;
     case "bigint":
       return 1n;
     case "undefined":
       return undefined;
+    case "date":
+      return new Date(0);
+    case "map":
+      return new Map([["a", 1]]);
+    case "set":
+      return new Set([1]);
+    case "bytes":
+      return new Uint8Array([1]);
+    case "boxed":
+      return new String("boxed");
+    case "error":
+      return new Error("told to");
+    case "hole":
+      return [1, , 2];
+    case "function":
+      return () => 1;
+    case "symbol":
+      return Symbol("a symbol");
+    case "proxy":
+      return new Proxy({}, {});
+    case "getter":
+      return Object.defineProperty({}, "a", {
+        enumerable: true,
+        get: () => {
+          throw new Error("told to");
+        },
+      });
+    case "instance":
+      return new (class Instance {})();
+    case "cyclic": {
+      const cyclic = [];
+      cyclic.push(cyclic, { cyclic });
+      return cyclic;
+    }
     default:
       return value;
   }

@@ -330,7 +330,8 @@ export const webLocks: Record<string, (world: World) => Promise<void>> = {
     holder.letGo();
     await holder.done;
     await Promise.all([...both, share(3)]);
-    assert.deepEqual(granted, [1, 2, 3]);
+    // Answers to two requests may overtake each other on their way.
+    assert.deepEqual([granted.slice(0, 2).sort(), granted[2]], [[1, 2], 3]);
   },
 
   // ifAvailable

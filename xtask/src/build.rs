@@ -8,12 +8,15 @@ use anyhow::{Result, anyhow};
 use crate::command::root;
 use crate::component::{self, Component};
 use crate::wasm::Artefact;
-use crate::{bundle, tools};
+use crate::{bundle, rust_worker, tools};
 
 const WORKER: Artefact = Artefact { name: "worker", features: "worker", opt_level: "z" };
 /// The Worker that panics when it is told to. It is for the tests, and never in `dist/`.
 const FAULTS: Artefact = Artefact { name: "faults", features: "worker,faults", opt_level: "s" };
+/// What every client of the npm package loads.
 const BINDING: Artefact = Artefact { name: "binding", features: "binding", opt_level: "z" };
+/// The engine, for the in-process store of the npm package: who does not use that does not load it.
+const MEMORY: Artefact = Artefact { name: "memory", features: "memory", opt_level: "z" };
 
 /// The rules for every other host. It imports nothing.
 const DECIDER: Component = Component {
@@ -45,7 +48,7 @@ const COMPONENTS: [&Component; 3] = [&DECIDER, &PROVIDER, &PROVIDER_SYNC];
 
 /// The whole npm package, and the components.
 pub fn everything() -> Result<ExitCode> {
-    compile(&[&[&WORKER, &BINDING], &COMPONENTS.map(|component| &component.artefact)[..]].concat())?;
+    compile(&[&[&WORKER, &BINDING, &MEMORY], &COMPONENTS.map(|component| &component.artefact)[..]].concat())?;
     finish_worker()?;
     finish_binding()?;
     finish_components()?;
@@ -58,13 +61,21 @@ pub fn components_in_javascript() -> Result<()> {
     component::to_javascript(&COMPONENTS)
 }
 
-/// What the tests need: the npm package, the components as JavaScript, and the Worker with faults.
+/// What the tests need: the npm package, the components as JavaScript, the Worker with faults, and one of a user in Rust.
 pub fn for_tests() -> Result<()> {
     everything()?;
     components_in_javascript()?;
     FAULTS.compile()?;
     FAULTS.post_process(&root().join("target/faults/dist/worker.wasm"))?;
-    bundle::faults()
+    bundle::faults()?;
+    rust_worker::build()
+}
+
+/// What `start` serves: the Worker, and the package for its pages. Without types.
+pub fn for_start() -> Result<()> {
+    compile(&[&WORKER, &BINDING, &MEMORY])?;
+    finish_worker()?;
+    finish_binding()
 }
 
 /// The Worker alone, without types.
@@ -74,9 +85,9 @@ pub fn worker() -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The binding alone, without types.
+/// The npm package without the Worker and without types.
 pub fn binding() -> Result<ExitCode> {
-    compile(&[&BINDING])?;
+    compile(&[&BINDING, &MEMORY])?;
     finish_binding()?;
     Ok(ExitCode::SUCCESS)
 }
@@ -98,14 +109,21 @@ fn finish_worker() -> Result<()> {
 }
 
 fn finish_binding() -> Result<()> {
-    BINDING.post_process(&root().join("dist/leasehold.wasm"))?;
-    bundle::binding()
+    for (artefact, file) in [(&BINDING, "dist/leasehold.wasm"), (&MEMORY, "dist/leasehold-store.wasm")] {
+        let module = root().join(file);
+        artefact.post_process(&module)?;
+        artefact.write_text(&module)?;
+    }
+    bundle::binding()?;
+    bundle::pages()?;
+    bundle::fence()?;
+    bundle::command_line()
 }
 
 /// Compiles while npm installs: one waits for the processor, the other for the network.
 fn compile(artefacts: &[&Artefact]) -> Result<()> {
     thread::scope(|scope| {
-        let packages = scope.spawn(|| tools::npm_packages().and_then(|()| tools::node()));
+        let packages = scope.spawn(|| tools::BUILD.install().and_then(|()| tools::node()));
         tools::wasm_target()?;
         artefacts.iter().try_for_each(|artefact| artefact.compile())?;
         packages.join().map_err(|_| anyhow!("the installation of the npm packages broke off"))?

@@ -1,7 +1,11 @@
 //! TypeScript to what npm and wrangler take: esbuild joins it with the glue, tsc writes the types.
 
-use anyhow::Result;
+use std::fs;
 
+use anyhow::{Context, Result};
+
+use crate::command::root;
+use crate::declarations;
 use crate::tools::run_npm;
 
 /// One JavaScript file of dist/.
@@ -20,28 +24,55 @@ const FAULTS: Bundle = Bundle {
     options: &["--alias:#glue/worker.js=./target/glue/faults.js", "--external:*.wasm"],
 };
 
-/// The npm package, once for each way to come by the WebAssembly module.
-const BINDING: [Bundle; 3] = [
+/// The npm package, and its in-process store, which is loaded when it is first used: once for workerd, which wants to be
+/// handed compiled modules, and once with the bytes inside for everybody else.
+const BINDING: [Bundle; 4] = [
     Bundle {
         entry: "src/binding/index.ts",
         output: "dist/index.workerd.js",
-        options: &["--alias:#wasm=./src/binding/wasm.workerd.ts", "--external:*.wasm"],
+        options: &[
+            "--alias:#wasm=./src/binding/wasm.workerd.ts",
+            "--alias:#wasm-module=./leasehold.wasm",
+            "--alias:#store=./store.workerd.js",
+            "--external:./leasehold.wasm",
+            "--external:./store.workerd.js",
+        ],
     },
     Bundle {
-        entry: "src/binding/index.ts",
-        output: "dist/index.node.js",
-        options: &["--alias:#wasm=./src/binding/wasm.node.ts"],
+        entry: "src/binding/store.ts",
+        output: "dist/store.workerd.js",
+        options: &[
+            "--alias:#wasm=./src/binding/wasm.workerd.ts",
+            "--alias:#wasm-module=./leasehold-store.wasm",
+            "--external:./leasehold-store.wasm",
+        ],
     },
     Bundle {
         entry: "src/binding/index.ts",
         output: "dist/index.js",
         options: &[
             "--alias:#wasm=./src/binding/wasm.default.ts",
-            "--alias:#wasm-bytes=./dist/leasehold.wasm",
-            "--loader:.wasm=binary",
+            "--alias:#wasm-text=./target/glue/binding.text.js",
+            "--alias:#store=./store.js",
+            "--external:./store.js",
         ],
     },
+    Bundle {
+        entry: "src/binding/store.ts",
+        output: "dist/store.js",
+        options: &["--alias:#wasm=./src/binding/wasm.default.ts", "--alias:#wasm-text=./target/glue/memory.text.js"],
+    },
 ];
+
+/// Guards for protected resources. No WebAssembly.
+const FENCE: Bundle = Bundle { entry: "src/fence/index.ts", output: "dist/fence.js", options: &[] };
+
+/// The command `leasehold`. It imports the package by its name, which in the package is the package itself.
+const COMMAND_LINE: Bundle = Bundle {
+    entry: "src/command-line/main.ts",
+    output: "dist/command-line.js",
+    options: &["--banner:js=#!/usr/bin/env node", "--external:leasehold"],
+};
 
 pub fn worker() -> Result<()> {
     WORKER.write()
@@ -55,10 +86,43 @@ pub fn binding() -> Result<()> {
     BINDING.iter().try_for_each(Bundle::write)
 }
 
+/// The browser's build, for the pages of `www/`: what is served is that folder as it is.
+pub fn pages() -> Result<()> {
+    let folder = root().join("www/leasehold");
+    fs::create_dir_all(&folder).context("www/leasehold cannot be made")?;
+    for file in ["index.js", "store.js"] {
+        fs::copy(root().join("dist").join(file), folder.join(file))
+            .with_context(|| format!("dist/{file} cannot be copied to www/leasehold"))?;
+    }
+    Ok(())
+}
+
+pub fn fence() -> Result<()> {
+    FENCE.write()
+}
+
+pub fn command_line() -> Result<()> {
+    COMMAND_LINE.write()?;
+    make_executable(COMMAND_LINE.output)
+}
+
 /// The `.d.ts` files beside the JavaScript; a type error stops here.
 pub fn types() -> Result<()> {
-    for part in ["src/worker", "src/binding"] {
+    for part in ["src/worker", "src/binding", "src/fence"] {
         run_npm("tsc", &["--project", part, "--noEmit", "false", "--emitDeclarationOnly"])?;
+    }
+    declarations::publish()?;
+    // It imports the others' types by the name of the package, and has none to show.
+    run_npm("tsc", &["--project", "src/command-line"])
+}
+
+/// npm sees to that in what it installs; this is for the file as it lies in `dist/`.
+fn make_executable(output: &str) -> Result<()> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        fs::set_permissions(root().join(output), fs::Permissions::from_mode(0o755))
+            .with_context(|| format!("{output} cannot be made executable"))?;
     }
     Ok(())
 }

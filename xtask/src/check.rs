@@ -9,17 +9,20 @@ use crate::command::{cargo, run, say};
 use crate::tools::{self, WASM_TARGET, run_npm};
 use crate::wit;
 
-/// The features that make a WebAssembly artefact: each is built without the others.
-const ARTEFACTS: [&str; 6] = ["worker", "worker,faults", "binding", "component", "provider", "provider-sync"];
+/// The features for WebAssembly: each is built without the others.
+const FEATURES: [&str; 8] =
+    ["worker", "worker,faults", "client", "binding", "memory", "component", "provider", "provider-sync"];
 
-/// Crates by themselves: the host of the component's tests, and the engine's benchmark.
+/// Crates by themselves: a user's Worker in Rust, the host of the component's tests, the engine's benchmark, the fuzzer.
+const RUST_WORKER: &str = "tests/rust-worker/Cargo.toml";
 const WASMTIME: &str = "tests/component/wasmtime/Cargo.toml";
 const BENCH: &str = "bench/engine/Cargo.toml";
+const FUZZ: &str = "fuzz/Cargo.toml";
 
 pub fn everything() -> Result<ExitCode> {
     say("Checking", "format of the Rust");
     run(&mut cargo(&["fmt", "--all", "--check"]))?;
-    for manifest in [WASMTIME, BENCH] {
+    for manifest in [RUST_WORKER, WASMTIME, BENCH, FUZZ] {
         run(&mut cargo(&["fmt", "--manifest-path", manifest, "--check"]))?;
     }
 
@@ -29,12 +32,13 @@ pub fn everything() -> Result<ExitCode> {
     clippy(&["--manifest-path", WASMTIME, "--target-dir", "target/wasmtime", "--all-targets"])?;
 
     tools::wasm_target()?;
-    for feature in ARTEFACTS {
+    for feature in FEATURES {
         say("Checking", &format!("lints and documentation, {feature}"));
         let artefact = ["--package", "leasehold", "--lib", "--target", WASM_TARGET, "--features", feature];
         clippy(&artefact)?;
         document(&artefact)?;
     }
+    clippy(&["--manifest-path", RUST_WORKER, "--target-dir", "target/rust-worker/check", "--target", WASM_TARGET])?;
 
     say("Checking", "the page of the WIT interfaces");
     wit::check()?;
@@ -42,6 +46,7 @@ pub fn everything() -> Result<ExitCode> {
     // The types are those of the glue and of the npm package, so both are built first.
     build::everything()?;
     build::components_in_javascript()?;
+    tools::TESTS.install()?;
     say("Checking", "types and format of the TypeScript");
     run_npm("tsc", &["--project", "."])?;
     run_npm("prettier", &["--check", "--log-level=warn", "."])?;

@@ -20,6 +20,12 @@ pub fn command(program: &str) -> Command {
     command
 }
 
+/// A program that is on the path.
+pub fn find_on_path(program: &str) -> Option<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
+}
+
 /// The cargo that runs xtask, without what it set for xtask alone.
 pub fn cargo(words: &[&str]) -> Command {
     let mut command = command(&env::var("CARGO").unwrap_or_else(|_| "cargo".into()));

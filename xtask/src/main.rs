@@ -6,10 +6,16 @@ mod bundle;
 mod check;
 mod command;
 mod component;
+mod debian;
+mod declarations;
 mod freshness;
 mod key;
+mod pictures;
+mod prove;
+mod rust_worker;
 mod serve;
 mod test;
+mod text;
 mod tools;
 mod wasm;
 mod wit;
@@ -30,7 +36,10 @@ cargo xtask <command>
   test <word>               the JavaScript tests of the files whose path contains the word
   bench                     measures everything beside its peers, and writes bench/REPORT.md
   bench <word>              the sections whose name contains the word
+  prove [part] [--minutes n] [--seed n]
+                            the long runs: simulation, model, exhaustive, inputs, fuzz, mutations
   wit                       docs/wit.md anew, from wit/
+  pictures                  docs/pictures/ anew, from the running pages
   key <id> --spaces <name or prefix*>,.. --allow <read | lock | admin>,..
                             a key for LEASEHOLD_KEYS, made at random
   check                     format, lint, documentation, types";
@@ -50,7 +59,9 @@ fn main() -> ExitCode {
         ["test", word] => test::javascript(word),
         ["bench"] => bench::sections(""),
         ["bench", word] => bench::sections(word),
+        ["prove", ..] => prove::parts(&words[1..]),
         ["wit"] => wit::write(),
+        ["pictures"] => pictures::take(),
         ["key", ..] => key::make(&words[1..]),
         ["check"] => check::everything(),
         _ => {

@@ -18,23 +18,44 @@ use crate::{build, command};
 const DEFAULT_PORT: u16 = 8787;
 const PATIENCE: Duration = Duration::from_secs(60);
 const GLANCE: Duration = Duration::from_millis(100);
+/// How often a Worker that has answered is asked whether it still does, and how long one answer may take.
+const ROUND: Duration = Duration::from_secs(3);
+/// wrangler starts a workerd that was killed again, but may go on sending requests to the one that is gone.
+const SILENCE: Duration = Duration::from_secs(10);
+/// So many new starts within so long do not help.
+const STARTS: usize = 3;
+const STARTS_WITHIN: Duration = Duration::from_secs(120);
 
 pub fn start() -> Result<ExitCode> {
     let port = port()?;
     if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_err() {
         bail!("port {port} is taken; `PORT={} cargo xtask start` takes another", port.wrapping_add(1).max(1024));
     }
-    build::worker()?;
+    build::for_start()?;
 
     let (tell, told) = mpsc::channel();
     ctrlc::set_handler(move || tell.send(()).unwrap_or_default()).context("the signals cannot be caught")?;
-    let mut server = Server::spawn(port)?;
-    if let Some(code) = server.until_it_answers(port, &told)? {
-        return Ok(code);
+    let mut silences = Vec::new();
+    loop {
+        let mut server = Server::spawn(port)?;
+        if let Some(code) = server.until_it_answers(port, &told)? {
+            return Ok(code);
+        }
+        println!("Leasehold answers on http://127.0.0.1:{port} (Ctrl-C ends it)");
+        println!("It is open: without keys, for local use only. A deployed Worker refuses until it has keys.");
+        if let Some(code) = server.until_told_or_silent(port, &told)? {
+            return Ok(code);
+        }
+        silences.retain(|silence: &Instant| silence.elapsed() < STARTS_WITHIN);
+        if silences.len() == STARTS {
+            bail!(
+                "the Worker stops answering /healthz, also after {STARTS} new starts; the log in .wrangler/logs may say why"
+            );
+        }
+        silences.push(Instant::now());
+        let seconds = SILENCE.as_secs();
+        println!("The Worker has not answered for {seconds} seconds: it is ended and started again on the same state.");
     }
-    println!("Leasehold answers on http://localhost:{port} (Ctrl-C ends it)");
-    println!("It is open: without keys, for local use only. A deployed Worker refuses until it has keys.");
-    server.until_told(&told)
 }
 
 fn port() -> Result<u16> {
@@ -84,11 +105,24 @@ impl Server {
         Ok(None)
     }
 
-    fn until_told(&mut self, told: &Receiver<()>) -> Result<ExitCode> {
+    /// An exit code when the user ended it, none when it does not answer any more.
+    fn until_told_or_silent(&mut self, port: u16, told: &Receiver<()>) -> Result<Option<ExitCode>> {
+        let mut asked = Instant::now();
+        let mut answered = asked;
         while told.recv_timeout(GLANCE) == Err(RecvTimeoutError::Timeout) {
             self.still_runs()?;
+            if asked.elapsed() < ROUND {
+                continue;
+            }
+            let answers = answers(port);
+            asked = Instant::now();
+            if answers {
+                answered = asked;
+            } else if answered.elapsed() > SILENCE {
+                return Ok(None);
+            }
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(Some(ExitCode::SUCCESS))
     }
 
     fn still_runs(&mut self) -> Result<()> {
@@ -123,7 +157,7 @@ fn answers(port: u16) -> bool {
     };
     let request = format!("GET /healthz HTTP/1.1\r\nhost: localhost:{port}\r\nconnection: close\r\n\r\n");
     let mut status = [0; 12];
-    stream.set_read_timeout(Some(Duration::from_secs(10))).is_ok()
+    stream.set_read_timeout(Some(ROUND)).is_ok()
         && stream.write_all(request.as_bytes()).is_ok()
         && stream.read_exact(&mut status).is_ok()
         && &status == b"HTTP/1.1 200"

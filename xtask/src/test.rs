@@ -6,15 +6,17 @@ use std::io::{BufRead, BufReader};
 use std::ops::AddAssign;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
+use std::thread;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 
 use crate::command::{cargo, line, root};
-use crate::{build, tools};
+use crate::{build, prove, tools};
 
 pub fn everything() -> Result<ExitCode> {
     let mut tally = Tally::default();
     tally += rust(&["--workspace"]);
+    tally += mutations();
     tally += after_build(|| node(""));
     tally += wasmtime();
     Ok(tally.close())
@@ -62,15 +64,36 @@ impl Tally {
 }
 
 fn after_build(stage: impl FnOnce() -> Result<Tally>) -> Tally {
-    build::for_tests().and_then(|()| stage()).unwrap_or_else(|error| {
+    prepare().and_then(|()| stage()).unwrap_or_else(|error| {
         eprintln!("xtask: {error:#}");
         Tally::FAILURE
+    })
+}
+
+/// Builds while what only the tests need is installed.
+fn prepare() -> Result<()> {
+    thread::scope(|scope| {
+        let needs = scope.spawn(|| tools::TESTS.install().and_then(|()| tools::chromium()));
+        build::for_tests()?;
+        needs.join().map_err(|_| anyhow!("the installation of what the tests need broke off"))??;
+        Ok(())
     })
 }
 
 fn rust(selection: &[&str]) -> Tally {
     let mut command = cargo(&["test", "--no-fail-fast"]);
     run(command.args(selection), cargo_tally)
+}
+
+/// Rules broken on purpose: each that is noticed is a test passed.
+fn mutations() -> Tally {
+    match prove::noticed() {
+        Ok((passed, failed)) => Tally { passed, failed },
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            Tally::FAILURE
+        }
+    }
 }
 
 /// Of a crate by itself: nothing else waits for wasmtime to compile.
@@ -90,6 +113,7 @@ fn node(word: &str) -> Result<Tally> {
     }
     let mut command = tools::npm("node");
     command.args(["--test", "--test-concurrency=1", "--test-reporter=spec"]).args(files);
+    command.env(tools::CHROMIUM_VARIABLE, tools::chromium()?);
     Ok(run(&mut command, node_tally))
 }
 

@@ -1,14 +1,16 @@
 //! What the build needs beyond cargo: the WebAssembly target, the npm packages, and a Node that is new
-//! enough for them. Each is installed when it is missing; what cannot be had is named with its remedy.
+//! enough for them; and a Chromium for the tests. Each is installed when it is missing; what cannot be had is
+//! named with its remedy.
 
 use std::env;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 
-use crate::command::{command, line, root, run, say};
+use crate::command::{command, find_on_path, line, root, run, say};
+use crate::debian;
 use crate::freshness::Step;
 
 pub const WASM_TARGET: &str = "wasm32-unknown-unknown";
@@ -39,28 +41,68 @@ fn has_wasm_target() -> bool {
     })
 }
 
-/// Makes sure that node_modules/ is what package-lock.json says.
-pub fn npm_packages() -> Result<()> {
-    let root = root();
-    let modules = root.join("node_modules");
-    let step = Step {
-        // Inside the folder it vouches for, so that it goes with it.
-        stamp: modules.join(".leasehold"),
-        maker: "npm ci".into(),
-        inputs: &[root.join("package-lock.json")],
-        outputs: &[modules.join(".bin/wrangler")],
-    };
-    step.unless_fresh(|| {
-        say("Installing", "npm packages");
-        let mut install = command("npm");
-        // Complaints about the machine's Node are beside the point: the packages run on their own one.
-        install.args(["ci", "--loglevel=error"]);
-        match install.stdout(Stdio::null()).status() {
-            Ok(status) if status.success() => Ok(()),
-            Ok(_) => bail!("the npm packages could not be installed; `npm ci` shows why"),
-            Err(_) => bail!("npm is not on the path; install Node.js 20 or newer, which brings it"),
-        }
-    })
+/// A folder with a package.json of its own, and what its packages are for.
+pub struct Packages {
+    folder: &'static str,
+    purpose: &'static str,
+}
+
+/// What building needs.
+pub const BUILD: Packages = Packages { folder: ".", purpose: "npm packages" };
+/// What only the tests need.
+pub const TESTS: Packages = Packages { folder: "tests", purpose: "npm packages of the tests" };
+/// The clients of the benchmark's peers, and what draws.
+pub const BENCH: Packages = Packages { folder: "bench", purpose: "npm packages of the benchmark" };
+
+impl Packages {
+    /// Makes sure that node_modules/ is what package-lock.json says.
+    pub fn install(&self) -> Result<()> {
+        let folder = root().join(self.folder);
+        let modules = folder.join("node_modules");
+        let step = Step {
+            // Inside the folder it vouches for, so that it goes with it.
+            stamp: modules.join(".leasehold"),
+            maker: "npm ci".into(),
+            inputs: &[folder.join("package-lock.json")],
+            outputs: &[modules.join(".package-lock.json")],
+        };
+        step.unless_fresh(|| {
+            say("Installing", self.purpose);
+            let mut install = command("npm");
+            // Complaints about the machine's Node are beside the point: the packages run on their own one.
+            install.args(["ci", "--loglevel=error"]).current_dir(&folder);
+            match install.stdout(Stdio::null()).status() {
+                Ok(status) if status.success() => Ok(()),
+                Ok(_) => bail!("the {} could not be installed; `npm ci` in {} shows why", self.purpose, self.folder),
+                Err(_) => bail!("npm is not on the path; install Node.js 20 or newer, which brings it"),
+            }
+        })
+    }
+}
+
+/// Makes sure that there is a Chromium for the tests, and says where.
+pub fn chromium() -> Result<PathBuf> {
+    if let Some(named) = env::var_os(CHROMIUM_VARIABLE) {
+        return Ok(named.into());
+    }
+    find_chromium()
+        .or_else(|| {
+            debian::install(&["chromium"]);
+            find_chromium()
+        })
+        .with_context(|| {
+            format!("the tests need Chromium or Chrome: install one, or name its program in {CHROMIUM_VARIABLE}")
+        })
+}
+
+/// Where the tests, too, look for the path.
+pub const CHROMIUM_VARIABLE: &str = "LEASEHOLD_CHROMIUM";
+
+fn find_chromium() -> Option<PathBuf> {
+    let on_path = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
+    let on_macos = ["Chromium", "Google Chrome"]
+        .map(|name| PathBuf::from(format!("/Applications/{name}.app/Contents/MacOS/{name}")));
+    on_path.iter().find_map(|name| find_on_path(name)).or_else(|| on_macos.into_iter().find(|path| path.exists()))
 }
 
 /// Makes sure that there is a Node new enough: the machine's, or one of the project's own.

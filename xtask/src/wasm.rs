@@ -1,13 +1,15 @@
 //! Rust to WebAssembly with its JavaScript glue: cargo, then wasm-bindgen, then wasm-opt.
 
-use std::env;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::{env, fs};
 
 use anyhow::{Context, Result};
 use wasm_bindgen_cli_support::Bindgen;
 
 use crate::command::{cargo, root, run, say};
 use crate::freshness::{Step, make_room, this_xtask};
+use crate::text;
 use crate::tools::{WASM_TARGET, run_npm};
 
 /// One build of the library, with one feature set: no build carries another's exports.
@@ -60,8 +62,15 @@ impl Artefact {
             make_room(module)?;
             // A long function that is called once is left where it is: joined with its caller it compresses worse.
             let inline = "--one-caller-inline-max-function-size=20";
-            run_npm("wasm-opt", &["-Oz", inline, &raw.to_string_lossy(), "-o", &module.to_string_lossy()])
+            // What the module may use is said to those who compile it, who do not ask.
+            let strip = "--strip-target-features";
+            run_npm("wasm-opt", &["-Oz", inline, strip, &raw.to_string_lossy(), "-o", &module.to_string_lossy()])
         })
+    }
+
+    /// The shrunk module as a script: `target/glue/<name>.text.js`.
+    pub fn write_text(&self, module: &Path) -> Result<()> {
+        text::write(module, &self.glue(".text.js"))
     }
 
     fn bindgen(&self) -> Result<()> {
@@ -77,13 +86,47 @@ impl Artefact {
             // After a trap the Worker starts over with a new instance.
             .reset_state_function(true);
         bindgen.web(true)?;
-        bindgen.generate(root().join("target/glue")).with_context(|| format!("wasm-bindgen refused the {}", self.name))
+        bindgen
+            .generate(root().join("target/glue"))
+            .with_context(|| format!("wasm-bindgen refused the {}", self.name))?;
+        self.number_imports()
     }
+
+    /// The names of imports end in hashes, which gzip cannot shrink: numbers of the same length are as distinct.
+    fn number_imports(&self) -> Result<()> {
+        let (script, module) = (self.glue(".js"), self.glue("_bg.wasm"));
+        let mut text = fs::read_to_string(&script)?;
+        let mut bytes = fs::read(&module)?;
+        for (number, hash) in hashes(&text).iter().enumerate() {
+            let numbered = format!("{number:0width$}", width = hash.len());
+            text = text.replace(hash, &numbered);
+            for at in positions(&bytes, hash.as_bytes()) {
+                bytes[at..at + hash.len()].copy_from_slice(numbered.as_bytes());
+            }
+        }
+        fs::write(&script, text)?;
+        Ok(fs::write(&module, bytes)?)
+    }
+}
+
+/// What imports are told apart by in the glue: `__wbg_<name>_<hash>`, once each.
+fn hashes(script: &str) -> BTreeSet<String> {
+    let names = script.split(|it: char| !it.is_ascii_alphanumeric() && it != '_').filter(|it| it.starts_with("__wbg_"));
+    let hash = |name: &str| name.rsplit('_').next().filter(|it| is_hash(it)).map(str::to_owned);
+    names.filter_map(hash).collect()
+}
+
+fn is_hash(text: &str) -> bool {
+    text.len() == 16 && text.chars().all(|it| it.is_ascii_hexdigit())
+}
+
+fn positions(bytes: &[u8], part: &[u8]) -> Vec<usize> {
+    bytes.windows(part.len()).enumerate().filter(|(_, window)| *window == part).map(|(at, _)| at).collect()
 }
 
 /// Panic messages name source files; without this they would name the folders of this machine, and no
 /// two clones would build the same bytes.
-fn same_everywhere() -> String {
+pub fn same_everywhere() -> String {
     let home = env::var("CARGO_HOME").ok().or_else(|| env::var("HOME").ok().map(|home| format!("{home}/.cargo")));
     let folders = [Some(root().to_string_lossy().into_owned()), home];
     let flags = folders.into_iter().flatten().map(|folder| format!("--remap-path-prefix={folder}/="));
