@@ -620,8 +620,10 @@ impl Clock {
         let behind = self.latest.saturating_sub(now);
         if behind > STALE_MS {
             self.ahead = self.ahead.saturating_add(behind);
+            self.stands_for = 0;
+        } else {
+            self.stands_for = behind;
         }
-        self.stands_for = if behind > STALE_MS { 0 } else { behind };
         self.latest = self.latest.max(now);
         self.latest
     }

@@ -24,7 +24,7 @@ export const TERMS: Options = {
   info: { value: "json", help: "public: inspect and ls show it" },
 };
 
-export const DEFAULT_TTL_MS = 30_000;
+const DEFAULT_TTL_MS = 30_000;
 
 /** What the options ask for. */
 export interface Wish {

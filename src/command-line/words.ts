@@ -34,7 +34,7 @@ export const COMMON: Options = {
   json: { help: "print JSON, one object a line, errors too" },
 };
 
-export function optionsOf(command: Command): Options {
+function optionsOf(command: Command): Options {
   return {
     ...command.options,
     ...(command.isLocal ? {} : COMMON),

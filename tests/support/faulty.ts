@@ -1,4 +1,5 @@
 // A way to a real store on which messages are lost, late and repeated.
+import { setTimeout as sleep } from "node:timers/promises";
 import type { MemoryStore, Target } from "leasehold";
 
 export interface Sent {
@@ -69,24 +70,6 @@ export function faulty(store: MemoryStore): Faulty {
     }
   }
   return faulty;
-}
-
-/** Keeps the process alive meanwhile. */
-export function sleep(lengthMs: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, lengthMs));
-}
-
-/** Resolves as soon as it is so, at the latest after two seconds, and says how long it took. */
-export async function until(
-  isSo: () => boolean | Promise<boolean>,
-  atMostMs = 2_000,
-): Promise<number> {
-  const start = performance.now();
-  while (!(await isSo())) {
-    if (performance.now() - start > atMostMs) throw new Error(`not within ${atMostMs} ms: ${isSo}`);
-    await sleep(2);
-  }
-  return performance.now() - start;
 }
 
 /** Does nothing else for so long: no timer, no message. */

@@ -1,6 +1,7 @@
 // A network that misbehaves: a TCP proxy between a client and a store.
 import { once } from "node:events";
 import { type AddressInfo, connect, createServer, type Server, type Socket } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
 
 interface Pair {
   readonly near: Socket;
@@ -96,8 +97,4 @@ export class Proxy implements AsyncDisposable {
     });
     from.on("end", () => void last.then(() => to.end()));
   }
-}
-
-function sleep(lengthMs: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, lengthMs));
 }

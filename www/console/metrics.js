@@ -1,7 +1,7 @@
 // What a space's metrics say, from the text that Prometheus reads. No DOM here.
 
 /** So many samples are kept: five minutes. */
-export const SAMPLES = 60;
+const SAMPLES = 60;
 export const PERIOD_MS = 5_000;
 
 const SAMPLE = /^([a-z_]+(?:\{[^}]*\})?) ([0-9.e+-]+|NaN|[+-]Inf)$/gm;
