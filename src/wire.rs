@@ -552,32 +552,88 @@ fn acquire_fields(acquire: &Acquire) -> Vec<(&'static str, Json)> {
 
 /// Reads a reply to acquire, renew, release or cancel; `None` where it is none of those that [`reply`] writes.
 pub fn heard(json: &Json) -> Option<Heard> {
-    Some(match text_of(member(json, "status")?)? {
-        "granted" => Heard::Granted { grant: grant(member(json, "lease")?)?, waited: length(json, "waitedMs")? },
-        "held" => Heard::Held { retry_after: length(json, "retryAfterMs")? },
-        "waiting" => Heard::Waiting { retry_after: length(json, "retryAfterMs")? },
-        "renewed" => Heard::Renewed { grant: grant(member(json, "lease")?)? },
-        "lost" => Heard::Lost(lost_from(text_of(member(json, "reason")?)?)),
-        "released" => Heard::Released,
-        "cancelled" => Heard::Cancelled,
-        _ => return None,
-    })
+    Said::read(json).heard()
 }
 
 /// Reads a push that is meant for whoever asks under `request_id`, or holds `fence`; `None` where it is not.
 pub fn told(push: &Json, request_id: Option<&RequestId>, fence: Option<Fence>) -> Option<Heard> {
-    let is_of_ask = request_id.is_some_and(|id| member(push, "requestId").and_then(text_of) == Some(id.as_str()));
-    let is_of_lease = fence.is_some_and(|fence| length(push, "fence") == Some(fence.value()));
-    if is_of_ask || is_of_lease { heard(push) } else { None }
+    Said::read(push).told(request_id, fence)
 }
 
-fn grant(lease: &Json) -> Option<Grant> {
-    Some(Grant {
-        fence: number(Fence::new)(member(lease, "fence")?).ok()?,
-        ttl: number(Ttl::new)(member(lease, "ttlMs")?).ok()?,
-        expires_in: length(lease, "expiresInMs")?,
-        expires_at: length(lease, "expiresAt")?,
-    })
+/// What a session listens to in a reply, or in what it is told without having asked: its members, whatever form they came
+/// in. What is of another type is not there.
+#[derive(Debug, Default)]
+pub struct Said<'a> {
+    pub status: Option<&'a str>,
+    pub reason: Option<&'a str>,
+    pub request_id: Option<&'a str>,
+    pub fence: Option<f64>,
+    pub waited_ms: Option<f64>,
+    pub retry_after_ms: Option<f64>,
+    pub lease: Option<SaidLease>,
+}
+
+/// What a session listens to of a lease.
+#[derive(Debug, Default)]
+pub struct SaidLease {
+    pub fence: Option<f64>,
+    pub ttl_ms: Option<f64>,
+    pub expires_in_ms: Option<f64>,
+    pub expires_at: Option<f64>,
+}
+
+impl<'a> Said<'a> {
+    fn read(json: &'a Json) -> Self {
+        let text = |name| member(json, name).and_then(text_of);
+        let number = |json, name| member(json, name).and_then(number_of);
+        Self {
+            status: text("status"),
+            reason: text("reason"),
+            request_id: text("requestId"),
+            fence: number(json, "fence"),
+            waited_ms: number(json, "waitedMs"),
+            retry_after_ms: number(json, "retryAfterMs"),
+            lease: member(json, "lease").map(|lease| SaidLease {
+                fence: number(lease, "fence"),
+                ttl_ms: number(lease, "ttlMs"),
+                expires_in_ms: number(lease, "expiresInMs"),
+                expires_at: number(lease, "expiresAt"),
+            }),
+        }
+    }
+
+    /// As [`heard`].
+    pub fn heard(&self) -> Option<Heard> {
+        let grant = || self.lease.as_ref().and_then(SaidLease::grant);
+        Some(match self.status? {
+            "granted" => Heard::Granted { grant: grant()?, waited: length(self.waited_ms)? },
+            "held" => Heard::Held { retry_after: length(self.retry_after_ms)? },
+            "waiting" => Heard::Waiting { retry_after: length(self.retry_after_ms)? },
+            "renewed" => Heard::Renewed { grant: grant()? },
+            "lost" => Heard::Lost(lost_from(self.reason?)),
+            "released" => Heard::Released,
+            "cancelled" => Heard::Cancelled,
+            _ => return None,
+        })
+    }
+
+    /// As [`told`].
+    pub fn told(&self, request_id: Option<&RequestId>, fence: Option<Fence>) -> Option<Heard> {
+        let is_of_ask = request_id.is_some_and(|id| self.request_id == Some(id.as_str()));
+        let is_of_lease = fence.is_some_and(|fence| length(self.fence) == Some(fence.value()));
+        if is_of_ask || is_of_lease { self.heard() } else { None }
+    }
+}
+
+impl SaidLease {
+    fn grant(&self) -> Option<Grant> {
+        Some(Grant {
+            fence: Fence::new(self.fence?).ok()?,
+            ttl: Ttl::new(self.ttl_ms?).ok()?,
+            expires_in: length(self.expires_in_ms)?,
+            expires_at: length(self.expires_at)?,
+        })
+    }
 }
 
 fn member<'a>(json: &'a Json, name: &str) -> Option<&'a Json> {
@@ -591,11 +647,12 @@ fn text_of(json: &Json) -> Option<&str> {
     if let Json::Text(text) = json { Some(text) } else { None }
 }
 
-fn length(json: &Json, name: &str) -> Option<u64> {
-    match member(json, name)? {
-        Json::Number(number) if *number >= 0.0 => Some(*number as u64),
-        _ => None,
-    }
+fn number_of(json: &Json) -> Option<f64> {
+    if let Json::Number(number) = json { Some(*number) } else { None }
+}
+
+fn length(number: Option<f64>) -> Option<u64> {
+    number.filter(|number| *number >= 0.0).map(|number| number as u64)
 }
 
 pub fn lost_name(reason: Lost) -> &'static str {

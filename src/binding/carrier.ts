@@ -13,6 +13,8 @@ export interface Call {
   readonly fields: Readonly<Record<string, unknown>>;
   /** Aborts when nobody is interested in the reply any more. */
   readonly signal: AbortSignal;
+  /** Whether it has, where that can be said without a signal: to make one takes longer than most commands. */
+  readonly isAborted?: boolean;
   /** Who calls, and is told what it did not ask for. */
   readonly listener: Listener;
   /** The reply must come in step with what is pushed: by the same way, or not at all. */

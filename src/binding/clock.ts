@@ -37,15 +37,35 @@ export function injected(read: () => number): Clock {
 
 export class Timer {
   #timer: ReturnType<typeof setTimeout> | undefined;
+  /** What {@link by} was told. */
+  #at = Infinity;
+  #isKept = true;
 
   /** Calls back once, in place of what was set before. */
   set(lengthMs: number, callback: () => void): void {
     clearTimeout(this.#timer);
+    this.#at = Infinity;
+    this.#isKept = true;
     this.#timer = setTimeout(callback, Math.min(Math.max(lengthMs, 0), LONGEST_MS));
+  }
+
+  /**
+   * Calls back once by `at`, an instant of `clock`; sooner, where it was to do so already: to be called in vain now and
+   * then costs less than to move a timer with every message.
+   */
+  by(at: number, clock: Clock, callback: () => void): void {
+    if (at >= this.#at) return;
+    this.set(Math.min(Math.ceil(at - clock.now()), clock.patienceMs), () => {
+      this.#at = Infinity;
+      callback();
+    });
+    this.#at = at;
   }
 
   /** Only what is awaited keeps a process alive: Node's timers do, others know nothing of it. */
   keepAlive(isAwaited: boolean): void {
+    if (isAwaited === this.#isKept) return;
+    this.#isKept = isAwaited;
     const timer = this.#timer as { ref?: () => void; unref?: () => void } | undefined;
     if (isAwaited) timer?.ref?.();
     else timer?.unref?.();
@@ -54,5 +74,6 @@ export class Timer {
   clear(): void {
     clearTimeout(this.#timer);
     this.#timer = undefined;
+    this.#at = Infinity;
   }
 }

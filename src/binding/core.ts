@@ -6,7 +6,7 @@ import { wasm } from "#wasm";
 import { __wbg_reset_state, initSync, mint as minted } from "#glue/binding.js";
 import { errorOf, isProblem, unavailable } from "./errors.ts";
 
-export { check, checkSpace, Session, Status } from "#glue/binding.js";
+export { check, checkSpace, Due, Session, Status } from "#glue/binding.js";
 
 let generation = 0;
 

@@ -1,32 +1,29 @@
 // Where what a store says without having been asked finds whom it is meant for: one desk per client.
 import type { Listener, Push } from "./carrier.ts";
 import type { Driver } from "./driver.ts";
+import { Roll } from "./roll.ts";
 import type { Told, Watcher } from "./watch.ts";
 
 export class Desk implements Listener {
   /** Those that are not done. */
-  readonly drivers = new Set<Driver>();
+  readonly drivers = new Roll<Driver>();
   readonly watchers = new Set<Watcher>();
-  readonly #expected = new Map<string, Driver>();
-
-  /** What is pushed about that lock and that requestId or fence is for `driver`. */
-  expect(space: string, lock: string, which: string | number, driver: Driver): void {
-    this.#expected.set(key(space, lock, which), driver);
-  }
-
-  /** Nobody expects anything about it any more. */
-  forget(space: string, lock: string, which: string | number, driver: Driver): void {
-    const name = key(space, lock, which);
-    if (this.#expected.get(name) === driver) this.#expected.delete(name);
-  }
 
   onPush(space: string, push: Push): void {
     if (push.push === "changed") {
       for (const watcher of this.watchers) watcher.hear(space, push as Told);
       return;
     }
-    const { lock = "", requestId, fence } = push as Push & { requestId?: string; fence?: number };
-    this.#expected.get(key(space, lock, requestId ?? fence ?? ""))?.hearPush(push);
+    const { lock, requestId, fence } = push as Push & { requestId?: string; fence?: number };
+    const meant: Driver[] = [];
+    // One look at each costs less than an index that every command would keep up.
+    for (const driver of this.drivers) {
+      const isOfAsk = requestId !== undefined && driver.requestId === requestId;
+      const isOfLease = fence !== undefined && driver.fence === fence;
+      if (!isOfAsk && !isOfLease) continue;
+      if (driver.line.lock === lock && driver.line.space === space) meant.push(driver);
+    }
+    for (const driver of meant) driver.hearPush(push);
   }
 
   onGap(space: string): void {
@@ -39,8 +36,4 @@ export class Desk implements Listener {
     for (const watcher of this.watchers) if (watcher.space === space) return true;
     return false;
   }
-}
-
-function key(space: string, lock: string, which: string | number): string {
-  return `${space.length} ${lock.length} ${typeof which} ${space}${lock}${which}`;
 }

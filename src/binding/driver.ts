@@ -1,8 +1,8 @@
 // Drives the holder's machine, which is Rust: sends what it says, hands it what came of that, and wakes
 // it when it wants to be woken. Nothing is decided here.
-import { type Carrier, NoAnswer, type Push } from "./carrier.ts";
+import { type Call, type Carrier, NoAnswer, type Push } from "./carrier.ts";
 import { type Clock, monotonic, Timer } from "./clock.ts";
-import { enter, instance, Session, Status } from "./core.ts";
+import { Due, enter, instance, Session, Status } from "./core.ts";
 import type { Desk } from "./desk.ts";
 import { errorOf, isProblem, LeaseError, lost, mayPass, unavailable } from "./errors.ts";
 import { areHolders } from "./replies.ts";
@@ -17,6 +17,14 @@ export interface Line {
   readonly lock: string;
 }
 
+/** What a session has to say, as the protocol calls it. */
+const VERBS: Partial<Record<Due, string>> = {
+  [Due.Acquire]: "acquire",
+  [Due.Renew]: "renew",
+  [Due.Release]: "release",
+  [Due.Cancel]: "cancel",
+};
+
 /** As much of a reply as is passed on to the caller. */
 interface Reply {
   readonly holders?: readonly Holder[];
@@ -28,6 +36,8 @@ export class Driver {
   readonly line: Line;
   readonly token: string;
   mode: Mode;
+  /** What the store calls the ask by, and the lease. */
+  requestId: unknown;
   fence = 0;
   expiresAt = 0;
   /** Called once, when the ask is granted or has come to nothing. */
@@ -40,8 +50,8 @@ export class Driver {
   readonly #clock: Clock;
   readonly #made = instance();
   readonly #timer = new Timer();
-  /** Ends the calls whose replies nobody needs: made where a carrier asks for its signal. */
-  #calls: AbortController | undefined;
+  /** Ends the calls whose replies nobody needs. */
+  readonly #calls = new Abandon();
   readonly #renewals: Renewal[] = [];
   #session: Session | undefined;
   #status: Status = Status.Asking;
@@ -49,32 +59,34 @@ export class Driver {
   #lastNumber = 0;
   /** Calls that have brought nothing yet. */
   #inFlight = 0;
-  /** What it expects to be told of: its requestId, and its fence. */
-  readonly #expected = new Set<string | number>();
+  /** The fields that the ask, or the lease, was given with. */
+  readonly #fields: Readonly<Record<string, unknown>>;
   /** What went wrong last, for whoever has to be told something. */
   #error: LeaseError | undefined;
   #reply: Reply = {};
   #release: Deferred<Released> | undefined;
 
-  private constructor(line: Line, mode: Mode, begin: (now: number) => Session) {
+  private constructor(line: Line, fields: object, begin: (now: number) => Session) {
     this.line = line;
-    this.mode = mode;
+    this.#fields = fields as Record<string, unknown>;
     this.#clock = line.carrier.clock ?? monotonic;
     this.#session = enter(() => begin(this.#clock.now()));
-    this.token = this.#session.token;
+    // It has begun: they are what they are to be.
+    const { token, mode = "exclusive" } = fields as { token: string; mode?: Mode };
+    this.token = token;
+    this.mode = mode;
   }
 
   /** Asks for a lease: {@link start} sends it. Throws where a field is wrong. */
   static acquire(line: Line, fields: object, waitMs: unknown, renewEveryMs: unknown): Driver {
-    const mode = (fields as { mode?: Mode }).mode ?? "exclusive";
-    return new Driver(line, mode, (now) =>
+    return new Driver(line, fields, (now) =>
       Session.acquire(line.lock, fields, waitMs, renewEveryMs, now),
     );
   }
 
   /** Goes on with a lease. Throws where a field is wrong. */
   static attach(line: Line, fields: { fence: unknown }, renewEveryMs: unknown): Driver {
-    const driver = new Driver(line, "exclusive", (now) =>
+    const driver = new Driver(line, fields, (now) =>
       Session.attach(line.lock, fields, renewEveryMs, now),
     );
     driver.fence = fields.fence as number;
@@ -148,52 +160,53 @@ export class Driver {
     this.#pump();
   }
 
-  #expect(which: string | number): void {
-    if (this.#expected.has(which)) return;
-    this.#expected.add(which);
-    this.line.desk.expect(this.line.space, this.line.lock, which, this);
-  }
-
   /** Does what is due, and sets the timer for what comes next. */
   #pump(): void {
-    let step: unknown;
-    do {
-      step = this.#enter((session, now) => session.step(now, Math.random()) as unknown);
-      if (Array.isArray(step)) this.#send(...(step as [number, string, Record<string, unknown>]));
-    } while (Array.isArray(step));
-    if (typeof step === "number") this.#setTimer(step);
+    const due = this.#enter((session, now) => session.step(now, Math.random())) ?? Due.Over;
+    const op = VERBS[due];
+    if (op !== undefined) this.#send(due, op);
+    if (due !== Due.Over) this.#setTimer(this.#session?.until ?? Infinity);
     this.#observe();
     // Not before: whoever was told something may await nothing any more.
     this.#timer.keepAlive(!!(this.onAnswer || this.#release || this.#renewals.length));
-    if (typeof step !== "number") this.#end();
+    if (due === Due.Over) this.#end();
   }
 
   #setTimer(until: number): void {
-    if (until === Infinity) return this.#timer.clear();
-    const lengthMs = Math.min(Math.ceil(until - this.#clock.now()), this.#clock.patienceMs);
-    this.#timer.set(lengthMs, () => this.#pump());
+    if (until === Infinity) this.#timer.clear();
+    else this.#timer.by(until, this.#clock, this.#onTime);
   }
 
-  #send(number: number, op: string, fields: Record<string, unknown>): void {
+  readonly #onTime = () => this.#pump();
+
+  #send(due: Due, op: string): void {
+    const session = this.#session!;
+    const { number } = session;
     this.#lastNumber = number;
-    const { carrier, desk, space, lock } = this.line;
-    if (op === "acquire") this.#expect(fields["requestId"] as string);
-    const driver = this;
-    const call = {
-      space,
-      op,
-      lock,
-      fields,
-      get signal() {
-        return (driver.#calls ??= new AbortController()).signal;
-      },
-      listener: desk,
-    };
     this.#inFlight += 1;
-    carrier.call(call).then(
+    const call = new Sent(this.line, op, this.#sent(due, session), this.#calls);
+    this.line.carrier.call(call).then(
       (reply) => this.#hear(number, reply),
       (error: unknown) => this.#miss(number, error),
     );
+  }
+
+  /** The fields of what is sent. */
+  #sent(due: Due, session: Session): Record<string, unknown> {
+    const { token } = this;
+    switch (due) {
+      case Due.Acquire:
+        this.requestId = session.requestIdAnew ?? this.#fields["requestId"];
+        return { ...this.#fields, requestId: this.requestId, waitMs: session.waitMs };
+      case Due.Renew: {
+        const { fenceSent: fence, ttlMs } = session;
+        return ttlMs === undefined ? { token, fence } : { token, fence, ttlMs };
+      }
+      case Due.Cancel:
+        return { token, requestId: this.requestId };
+      default:
+        return { token, fence: session.fenceSent };
+    }
   }
 
   #hear(number: number, reply: unknown): void {
@@ -203,11 +216,11 @@ export class Driver {
       return this.#fail(number, new NoAnswer(errorOf(reply), !mayPass(reply.code)));
     }
     const dice = Math.random();
-    const isReply = this.#enter((session, now) => session.heard(number, reply, now, dice));
+    const isReply = this.#enter((session, now) => session.heard(number, Object(reply), now, dice));
     if (isReply) this.#reply = reply as Reply;
     // What went wrong before an answer has no part in what comes after it.
     this.#error = isReply ? undefined : unavailable("the lease store's answer was not understood");
-    if (isReply && this.#enter((session) => session.status) === Status.Holding) {
+    if (isReply && this.#renewals.length > 0 && this.#session?.status === Status.Holding) {
       this.#settleRenewals((renewal) => renewal.isAnsweredBy(number));
     }
     this.#pump();
@@ -234,14 +247,15 @@ export class Driver {
   /** Tells whoever awaits it what has become of the session. */
   #observe(): void {
     const before = this.#status;
-    this.#enter((session) => {
+    const session = this.#session;
+    if (session) {
       this.#status = session.status;
       if (this.#status === Status.Lost) this.#reason = session.reason as LostReason;
-      if (this.#status !== Status.Holding) return;
-      this.fence = session.fence ?? this.fence;
-      this.expiresAt = session.expiresAt ?? this.expiresAt;
-    });
-    if (this.fence > 0) this.#expect(this.fence);
+      if (this.#status === Status.Holding) {
+        this.fence = session.fence ?? this.fence;
+        this.expiresAt = session.expiresAt ?? this.expiresAt;
+      }
+    }
     this.mode = this.#reply.lease?.mode ?? this.mode;
     if (this.#status !== before || this.#release) this.#tell(before);
   }
@@ -340,14 +354,65 @@ export class Driver {
   #end(): void {
     this.#timer.clear();
     // Whoever is told has to be made an error first, with a stack.
-    if (this.#inFlight > 0) this.#calls?.abort();
-    const { desk, space, lock } = this.line;
-    for (const which of this.#expected) desk.forget(space, lock, which, this);
+    if (this.#inFlight > 0) this.#calls.abort();
     this.#session?.free();
     this.#session = undefined;
     const { onOver } = this;
     this.onOver = undefined;
     onOver?.();
+  }
+}
+
+/** Tells carriers that nobody is interested any more. Its signal is made when one looks: most are answered before. */
+class Abandon {
+  #isAborted = false;
+  #controller: AbortController | undefined;
+
+  get isAborted(): boolean {
+    return this.#isAborted;
+  }
+
+  get signal(): AbortSignal {
+    this.#controller ??= new AbortController();
+    if (this.#isAborted) this.#controller.abort();
+    return this.#controller.signal;
+  }
+
+  abort(): void {
+    this.#isAborted = true;
+    this.#controller?.abort();
+  }
+}
+
+/** A command of a session's, on its way. */
+class Sent implements Call {
+  readonly space: string;
+  readonly op: string;
+  readonly lock: string;
+  readonly fields: Record<string, unknown>;
+  readonly listener: Desk;
+  readonly #abandon: Abandon;
+
+  constructor(
+    { space, lock, desk }: Line,
+    op: string,
+    fields: Record<string, unknown>,
+    abandon: Abandon,
+  ) {
+    this.space = space;
+    this.op = op;
+    this.lock = lock;
+    this.fields = fields;
+    this.listener = desk;
+    this.#abandon = abandon;
+  }
+
+  get signal(): AbortSignal {
+    return this.#abandon.signal;
+  }
+
+  get isAborted(): boolean {
+    return this.#abandon.isAborted;
   }
 }
 
@@ -360,9 +425,11 @@ class Deferred<T> {
   constructor() {
     this.promise = new Promise<T>((resolve, reject) => {
       this.resolve = resolve;
-      this.reject = reject;
+      this.reject = (error) => {
+        this.promise.catch(() => {});
+        reject(error);
+      };
     });
-    this.promise.catch(() => {});
   }
 }
 

@@ -1,14 +1,13 @@
 //! The holder's machine, as JavaScript drives it.
 
-use js_sys::Array;
 use wasm_bindgen::prelude::*;
 
-use crate::command::{Command, Refusal, Renew, Request};
+use crate::command::{Acquire, Cancel, Command, Refusal, Release, Renew, Request};
 use crate::session::{self, End, Failure, Patience, Renewal, Step};
-use crate::types::{Expected, MAX_SAFE_INTEGER, Ms, Ttl};
-use crate::wire::{self, Op};
+use crate::types::{Expected, MAX_SAFE_INTEGER, Ms, RequestId, Ttl};
+use crate::wire::{self, Op, Said, SaidLease};
 
-use super::values::{instant, problem, read, write};
+use super::values::{instant, problem, read};
 
 /// How a session stands.
 #[wasm_bindgen]
@@ -33,10 +32,37 @@ pub enum Status {
     Failed,
 }
 
+/// What is to be done.
+#[wasm_bindgen]
+#[derive(Clone, Copy)]
+pub enum Due {
+    /// Nothing any more.
+    Over,
+    /// Nothing yet.
+    Wait,
+    /// One of these is to be sent, under [`Session::number`]: as the ask was made, with [`Session::wait_ms`].
+    Acquire,
+    /// With [`Session::fence_sent`], and [`Session::ttl_ms`] where there is one.
+    Renew,
+    /// With [`Session::fence_sent`].
+    Release,
+    Cancel,
+}
+
+/// A session, and what its latest step came to, which JavaScript reads member by member: an object would cost more than
+/// all the rest.
 #[wasm_bindgen]
 pub struct Session {
     session: session::Session,
-    token: String,
+    /// What the ask was made under.
+    asked: Option<RequestId>,
+    /// What it is asked under now, where that is another.
+    asked_anew: Option<RequestId>,
+    number: u32,
+    until: f64,
+    wait: f64,
+    fence_sent: f64,
+    ttl: Option<f64>,
 }
 
 #[wasm_bindgen]
@@ -58,9 +84,9 @@ impl Session {
                 Command::Acquire(acquire) => acquire,
                 _ => return Err(Refusal::NotFound),
             };
-            let token = acquire.terms.token.as_str().into();
+            let asked = acquire.terms.request_id.clone();
             let session = session::Session::acquire(acquire, patience(wait)?, renewal(renew_every)?, instant(now));
-            Ok(Self { session, token })
+            Ok(Self::new(session, Some(asked)))
         };
         begin().map_err(|refusal| problem(&refusal))
     }
@@ -76,33 +102,85 @@ impl Session {
                 Command::Renew(renew) => renew,
                 _ => return Err(Refusal::NotFound),
             };
-            let text = token.as_str().into();
             let mut session = session::Session::attach(token, fence, renewal, instant(now));
             if renewal != Renewal::Manual {
                 session.renew(ttl, instant(now));
             }
-            Ok(Self { session, token: text })
+            Ok(Self::new(session, None))
         };
         begin().map_err(|refusal| problem(&refusal))
     }
 
-    /// What to do at this instant: an array of number, verb and fields to be sent, after which the next step is asked
-    /// for at once; or the instant until which there is nothing to do, `Infinity` where only an answer will change that;
-    /// or `undefined` when the session is over.
-    pub fn step(&mut self, now: f64, dice: f64) -> JsValue {
-        match self.session.step(instant(now), dice) {
-            Step::Send { number, command } => {
-                let (op, fields) = wire::fields(&command);
-                Array::of3(&JsValue::from_f64(f64::from(number)), &JsValue::from_str(op.name()), &write(&fields)).into()
+    /// What to do at this instant. Then there is nothing to do until [`until`](Self::until).
+    pub fn step(&mut self, now: f64, dice: f64) -> Due {
+        let now = instant(now);
+        let step = self.session.step(now, dice);
+        let then = if let Step::Send { .. } = step { &self.session.step(now, dice) } else { &step };
+        if let Step::Wait { until } = then {
+            self.until = until.map_or(f64::INFINITY, |until| until as f64);
+        }
+        let (number, command) = match step {
+            Step::Send { number, command } => (number, command),
+            Step::Wait { .. } => return Due::Wait,
+            Step::Over => return Due::Over,
+        };
+        self.number = number;
+        match command {
+            Command::Acquire(Acquire { terms, wait, .. }) => {
+                self.wait = wait.value() as f64;
+                self.asked_anew = Some(terms.request_id).filter(|id| self.asked.as_ref() != Some(id));
+                Due::Acquire
             }
-            Step::Wait { until } => JsValue::from_f64(until.map_or(f64::INFINITY, |until| until as f64)),
-            Step::Over => JsValue::UNDEFINED,
+            Command::Renew(Renew { fence, ttl, .. }) => {
+                self.fence_sent = fence.value() as f64;
+                self.ttl = ttl.map(|ttl| ttl.value() as f64);
+                Due::Renew
+            }
+            Command::Release(Release { fence, .. }) => {
+                self.fence_sent = fence.value() as f64;
+                Due::Release
+            }
+            Command::Cancel(Cancel { .. }) => Due::Cancel,
+            // No session asks for these.
+            Command::Inspect | Command::Revoke(_) => Due::Over,
         }
     }
 
+    #[wasm_bindgen(getter)]
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// `Infinity` where only an answer will change anything.
+    #[wasm_bindgen(getter)]
+    pub fn until(&self) -> f64 {
+        self.until
+    }
+
+    #[wasm_bindgen(getter, js_name = waitMs)]
+    pub fn wait_ms(&self) -> f64 {
+        self.wait
+    }
+
+    #[wasm_bindgen(getter, js_name = fenceSent)]
+    pub fn fence_sent(&self) -> f64 {
+        self.fence_sent
+    }
+
+    #[wasm_bindgen(getter, js_name = ttlMs)]
+    pub fn ttl_ms(&self) -> Option<f64> {
+        self.ttl
+    }
+
+    /// What an ask goes under, where that is not what it was made under: it was asked anew.
+    #[wasm_bindgen(getter, js_name = requestIdAnew)]
+    pub fn request_id_anew(&self) -> Option<String> {
+        self.asked_anew.as_ref().map(|id| id.as_str().into())
+    }
+
     /// Reports the reply to what was sent under `number`. False where it was none, but an error.
-    pub fn heard(&mut self, number: u32, reply: JsValue, now: f64, dice: f64) -> bool {
-        let heard = read(&reply).ok().as_ref().and_then(wire::heard);
+    pub fn heard(&mut self, number: u32, reply: &Reply, now: f64, dice: f64) -> bool {
+        let heard = reply.said(|said| said.heard());
         match heard {
             Some(heard) => self.session.heard(number, heard, instant(now)),
             None => self.session.failed(number, Failure::Unknown, instant(now), dice),
@@ -111,9 +189,9 @@ impl Session {
     }
 
     /// Reports what the store says without having been asked. False where it is not meant for this session.
-    pub fn told(&mut self, push: JsValue, now: f64) -> bool {
+    pub fn told(&mut self, push: &Reply, now: f64) -> bool {
         let (request_id, fence) = (self.session.request_id(), self.session.grant().map(|grant| grant.fence));
-        let heard = read(&push).ok().and_then(|push| wire::told(&push, request_id, fence));
+        let heard = push.said(|said| said.told(request_id, fence));
         if let Some(heard) = heard {
             self.session.told(heard, instant(now));
         }
@@ -186,11 +264,6 @@ impl Session {
         }
     }
 
-    #[wasm_bindgen(getter)]
-    pub fn token(&self) -> String {
-        self.token.clone()
-    }
-
     /// While the lease is neither released nor known to be lost.
     #[wasm_bindgen(getter)]
     pub fn fence(&self) -> Option<f64> {
@@ -201,6 +274,68 @@ impl Session {
     #[wasm_bindgen(getter, js_name = expiresAt)]
     pub fn expires_at(&self) -> Option<f64> {
         self.session.grant().map(|grant| grant.expires_at as f64)
+    }
+}
+
+impl Session {
+    fn new(session: session::Session, asked: Option<RequestId>) -> Self {
+        Self { session, asked, asked_anew: None, number: 0, until: 0.0, wait: 0.0, fence_sent: 0.0, ttl: None }
+    }
+}
+
+#[wasm_bindgen]
+extern "C" {
+    /// A reply or a push, as it came: an object of which nothing is known. Only what a session listens to is fetched.
+    pub type Reply;
+
+    #[wasm_bindgen(method, getter)]
+    fn status(this: &Reply) -> JsValue;
+
+    #[wasm_bindgen(method, getter)]
+    fn reason(this: &Reply) -> JsValue;
+
+    #[wasm_bindgen(method, getter, js_name = requestId)]
+    fn request_id(this: &Reply) -> JsValue;
+
+    #[wasm_bindgen(method, getter)]
+    fn fence(this: &Reply) -> JsValue;
+
+    #[wasm_bindgen(method, getter, js_name = waitedMs)]
+    fn waited_ms(this: &Reply) -> JsValue;
+
+    #[wasm_bindgen(method, getter, js_name = retryAfterMs)]
+    fn retry_after_ms(this: &Reply) -> JsValue;
+
+    #[wasm_bindgen(method, getter)]
+    fn lease(this: &Reply) -> Option<Reply>;
+
+    #[wasm_bindgen(method, getter, js_name = ttlMs)]
+    fn ttl_ms(this: &Reply) -> JsValue;
+
+    #[wasm_bindgen(method, getter, js_name = expiresInMs)]
+    fn expires_in_ms(this: &Reply) -> JsValue;
+
+    #[wasm_bindgen(method, getter, js_name = expiresAt)]
+    fn expires_at(this: &Reply) -> JsValue;
+}
+
+impl Reply {
+    fn said<T>(&self, listen: impl FnOnce(&Said<'_>) -> T) -> T {
+        let [status, reason, request_id] = [self.status(), self.reason(), self.request_id()].map(|it| it.as_string());
+        listen(&Said {
+            status: status.as_deref(),
+            reason: reason.as_deref(),
+            request_id: request_id.as_deref(),
+            fence: self.fence().as_f64(),
+            waited_ms: self.waited_ms().as_f64(),
+            retry_after_ms: self.retry_after_ms().as_f64(),
+            lease: self.lease().map(|lease| SaidLease {
+                fence: lease.fence().as_f64(),
+                ttl_ms: lease.ttl_ms().as_f64(),
+                expires_in_ms: lease.expires_in_ms().as_f64(),
+                expires_at: lease.expires_at().as_f64(),
+            }),
+        })
     }
 }
 

@@ -38,23 +38,23 @@ export class HttpCarrier implements Carrier {
   async #wait(call: Call, waitMs: number): Promise<unknown> {
     const { space, lock, fields } = call;
     const start = performance.now();
-    const place = { ...call, fields: { ...fields, waitMs: PLACE_MS } };
-    const reply = await this.#order.run(space, lock, () => inTime(this.#sendSome(place)));
+    const place = { ...fields, waitMs: PLACE_MS };
+    const reply = await this.#order.run(space, lock, () => inTime(this.#sendSome(call, place)));
     if ((reply as { status?: unknown }).status !== "waiting") return reply;
     const left = Math.ceil(waitMs - (performance.now() - start));
-    return left > 0 ? this.#send({ ...call, fields: { ...fields, waitMs: left } }) : reply;
+    return left > 0 ? this.#send(call, { ...fields, waitMs: left }) : reply;
   }
 
   /** What is answered at once; who waits for long may not keep others from it. */
-  #sendSome(call: Call): Promise<unknown> {
-    return this.#turnstile.run(() => this.#send(call));
+  #sendSome(call: Call, fields = call.fields): Promise<unknown> {
+    return this.#turnstile.run(() => this.#send(call, fields));
   }
 
-  async #send(call: Call): Promise<unknown> {
+  async #send(call: Call, fields: Call["fields"]): Promise<unknown> {
     let response: HttpResponse;
     let text: string;
     try {
-      const [method, path, body] = requestOf(call);
+      const [method, path, body] = requestOf(call, fields);
       const headers = { ...this.#headers };
       if (body !== undefined) headers["content-type"] = "application/json";
       const init = { method, headers, signal: call.signal, ...(body !== undefined && { body }) };
@@ -97,12 +97,10 @@ function tryUrl(base: string | URL): URL | null {
   }
 }
 
-function requestOf({
-  space,
-  op,
-  lock,
-  fields,
-}: Call): [method: string, path: string, body?: string] {
+function requestOf(
+  { space, op, lock }: Call,
+  fields: Call["fields"],
+): [method: string, path: string, body?: string] {
   const locks = `${encodeURIComponent(space)}/locks`;
   if (lock === undefined) {
     const query = new URLSearchParams(fields as Record<string, string>).toString();

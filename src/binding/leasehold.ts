@@ -72,7 +72,7 @@ export class Leasehold {
    * Rejects with a LeaseError: `held` (with `waitMs: 0`), `timeout`, `invalid_argument`, `limit_mismatch`,
    * `queue_full`, `unauthorized`, `forbidden`, `unavailable`, `closed`; or with `signal.reason`.
    */
-  async acquire(name: string, options: AcquireOptions = {}): Promise<Lease> {
+  acquire(name: string, options: AcquireOptions = {}): Promise<Lease> {
     return this.#acquire(name, options);
   }
 
@@ -276,13 +276,18 @@ export class Leasehold {
   }
 
   #acquire(name: string, options: AcquireOptions): Promise<Lease> {
-    const { signal, waitMs, renew, ...rest } = checked(options);
-    if (signal !== undefined && !isSignal(signal)) throw invalid("signal", "an AbortSignal");
-    signal?.throwIfAborted();
-    const fields = { token: mint(), requestId: mint(), clientId: this.clientId, ...fieldsOf(rest) };
-    const line = this.#line(name);
-    const driver = Driver.acquire(line, fields, wait(waitMs), renewalOf(renew));
     return new Promise((resolve, reject) => {
+      const { signal, waitMs, renew, ...rest } = checked(options);
+      if (signal !== undefined && !isSignal(signal)) throw invalid("signal", "an AbortSignal");
+      signal?.throwIfAborted();
+      const fields = {
+        token: mint(),
+        requestId: mint(),
+        clientId: this.clientId,
+        ...fieldsOf(rest),
+      };
+      const line = this.#line(name);
+      const driver = Driver.acquire(line, fields, wait(waitMs), renewalOf(renew));
       const onAbort = () => {
         driver.onAnswer = undefined;
         reject(signal?.reason);
@@ -301,14 +306,15 @@ export class Leasehold {
   }
 
   #start(driver: Driver): void {
-    this.#desk.drivers.add(driver);
-    driver.onOver = () => this.#desk.drivers.delete(driver);
+    const { drivers } = this.#desk;
+    const place = drivers.add(driver);
+    driver.onOver = () => drivers.remove(place);
     driver.start();
   }
 
   /** Some leases of a lock may have ended: those of this client learn it at once and not at their next renewal. */
   #lookAfter(space: string, lock: string, except?: Driver): void {
-    for (const driver of this.#desk.drivers) {
+    for (const driver of [...this.#desk.drivers]) {
       const isOfLock = driver.line.space === space && driver.line.lock === lock;
       if (isOfLock && driver !== except && driver.isHeld) void driver.renew().catch(() => {});
     }
@@ -386,7 +392,11 @@ async function answer(carrier: Carrier, call: Parameters<Carrier["call"]>[0]): P
   try {
     const reply = await carrier.call(call);
     if (isProblem(reply)) return [reply, errorOf(reply), !mayPass(reply.code)];
-    if (isReplyTo(call.op, reply)) return [reply];
+    if (isReplyTo(call.op, reply)) {
+      // What a socket tells its replies apart by is nobody else's.
+      const { id: _, ...rest } = reply as { id?: unknown };
+      return [rest];
+    }
     return [undefined, unavailable("the lease store's answer was not understood"), false];
   } catch (error) {
     if (error instanceof NoAnswer) return [undefined, error.error, error.isFinal];

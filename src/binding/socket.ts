@@ -1,7 +1,7 @@
 // The carrier from anywhere that can open a WebSocket: one per space for all its locks. Where none can be
 // had, and while there is none, commands go over HTTP, whose answers also say why.
 import { type Call, type Carrier, type Listener, NoAnswer, type Push } from "./carrier.ts";
-import { Timer } from "./clock.ts";
+import { monotonic, Timer } from "./clock.ts";
 import { isProblem, LeaseError, unavailable } from "./errors.ts";
 import { bytesOf, mayCrowd, soon, unrefSockets } from "./host.ts";
 import type { SocketLike, WebSocketConstructor } from "./types.ts";
@@ -11,6 +11,12 @@ const PROTOCOL = "leasehold.v1";
 
 /** The store takes no longer messages, bytes. */
 const FRAME_BYTES = 16 * 1024;
+
+/**
+ * What is asked in one turn travels together, but so many are sent without waiting for the turn to end: the store begins
+ * with them while there are more to come.
+ */
+const GROUP = 32;
 
 /** Messages that await an answer: the store bears four times as many. */
 const FRAMES = 64;
@@ -113,8 +119,8 @@ export class Line {
   #listener: Listener | undefined;
   /** Not sent yet. */
   #unsent: Pending[] = [];
-  /** Sent, by their ids. */
-  readonly #sent = new Map<number, Pending>();
+  /** Sent, by their ids, which only grow. No Map: see roll.ts. */
+  #sent: Record<number, Pending> = {};
   #lastId = 0;
   #willSend = false;
   /** Messages that are not answered. */
@@ -148,7 +154,9 @@ export class Line {
       this.#unsent.push({ call, resolve, reject });
       this.#idleSince = undefined;
       if (this.#state === "closed") this.#connect(0);
-      else if (this.#state === "open") this.#sendSoon();
+      else if (this.#state !== "open") return;
+      else if (this.#unsent.length < GROUP) this.#sendSoon();
+      else this.#send();
     });
   }
 
@@ -210,6 +218,7 @@ export class Line {
     this.#idleSince = undefined;
     this.#heardAt = performance.now();
     this.#tripMs = this.#heardAt - this.#openedFrom;
+    this.#timer.clear();
     this.#send();
     this.#look();
     // Whoever holds or waits lets the store know that it can be told of it again.
@@ -270,23 +279,23 @@ export class Line {
 
   #send(): void {
     this.#unsent = this.#unsent.filter((pending) => {
-      const { aborted } = pending.call.signal;
-      if (aborted) pending.reject(new NoAnswer(unavailable("nobody waits for it any more"), true));
-      return !aborted;
+      const { isAborted = pending.call.signal.aborted } = pending.call;
+      if (isAborted)
+        pending.reject(new NoAnswer(unavailable("nobody waits for it any more"), true));
+      return !isAborted;
     });
     let sent = 0;
     while (sent < this.#unsent.length && this.#frames < FRAMES) {
       const texts: string[] = [];
       let bytes = 2;
       for (let next; (next = this.#unsent[sent]); sent += 1) {
-        const { op, lock, fields } = next.call;
         const id = this.#lastId + 1;
-        const text = JSON.stringify({ id, op, ...(lock !== undefined && { lock }), ...fields });
+        const text = textOf(id, next.call);
         bytes += bytesOf(text) + 1;
         if (texts.length > 0 && bytes > FRAME_BYTES) break;
         texts.push(text);
         this.#lastId = id;
-        this.#sent.set(id, next);
+        this.#sent[id] = next;
       }
       if (this.#frames === 0 && this.#pingedAt === undefined) this.#heardAt = performance.now();
       this.#frames += 1;
@@ -347,12 +356,12 @@ export class Line {
     }
     this.#frames -= 1;
     for (const reply of Array.isArray(message) ? (message as unknown[]) : [message]) {
-      const { id, ...rest } = Object(reply) as { id?: unknown };
+      const { id } = Object(reply) as { id?: unknown };
       // It did not understand us, which another socket may change.
       if (typeof id !== "number") return this.#lost();
-      const pending = this.#sent.get(id as number);
-      this.#sent.delete(id as number);
-      pending?.resolve(rest);
+      const pending = this.#sent[id];
+      delete this.#sent[id];
+      pending?.resolve(reply);
     }
     if (this.#unsent.length > 0) this.#sendSoon();
     this.#look();
@@ -366,7 +375,7 @@ export class Line {
       this.#idleSince = undefined;
       const dueAt =
         this.#pingedAt !== undefined ? this.#pingedAt + this.#deafMs : this.#heardAt + QUIET_MS;
-      if (now < dueAt) return this.#setTimer(dueAt - now, () => this.#look());
+      if (now < dueAt) return this.#lookBy(dueAt);
       if (this.#pingedAt !== undefined) return this.#lost();
       return this.#ping();
     }
@@ -374,12 +383,11 @@ export class Line {
       this.#idleSince = undefined;
       const dueAt = this.#heardAt + PING_MS;
       // Nobody says when the last one is done with it.
-      const nextMs = Math.min(dueAt - now, IDLE_MS);
-      return nextMs > 0 ? this.#setTimer(nextMs, () => this.#look()) : this.#ping();
+      return now < dueAt ? this.#lookBy(Math.min(dueAt, now + IDLE_MS)) : this.#ping();
     }
     this.#idleSince ??= now;
     const closesAt = this.#idleSince + IDLE_MS;
-    if (now < closesAt) return this.#setTimer(closesAt - now, () => this.#look());
+    if (now < closesAt) return this.#lookBy(closesAt);
     end(this.#forget(), 1000);
     this.#rest();
   }
@@ -387,11 +395,17 @@ export class Line {
   #ping(): void {
     this.#pingedAt = performance.now();
     this.#post("ping");
-    this.#setTimer(this.#deafMs, () => this.#look());
+    this.#lookBy(this.#pingedAt + this.#deafMs);
   }
 
   get #deafMs(): number {
     return Math.min(Math.max(DEAF_MS, 2 * this.#tripMs), DEAF_CAP_MS);
+  }
+
+  #lookBy(at: number): void {
+    this.#timer.by(at, monotonic, () => this.#look());
+    // Who awaits an answer has a timer of its own.
+    this.#timer.keepAlive(false);
   }
 
   #setTimer(lengthMs: number, callback: () => void): void {
@@ -410,8 +424,8 @@ export class Line {
   }
 
   #takeSent(): Pending[] {
-    const sent = [...this.#sent.values()];
-    this.#sent.clear();
+    const sent = Object.values(this.#sent);
+    this.#sent = {};
     this.#frames = 0;
     this.#pingedAt = undefined;
     return sent;
@@ -428,6 +442,13 @@ function end(socket: SocketLike | undefined, code: number): void {
   } catch {
     // It was never open, or is closed already.
   }
+}
+
+/** A command as it is sent. */
+function textOf(id: number, { op, lock, fields }: Call): string {
+  const named = lock === undefined ? "" : `,"lock":${JSON.stringify(lock)}`;
+  const members = JSON.stringify(fields).slice(1);
+  return `{"id":${id},"op":"${op}"${named}${members === "}" ? "" : ","}${members}`;
 }
 
 function base64url(text: string): string {

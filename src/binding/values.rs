@@ -1,7 +1,11 @@
 //! JavaScript values to data and back.
 
+#[cfg(feature = "binding")]
+use js_sys::Reflect;
 use js_sys::{Array, Object};
+#[cfg(feature = "memory")]
 use serde::Serialize;
+#[cfg(feature = "memory")]
 use serde_wasm_bindgen::Serializer;
 use wasm_bindgen::{JsCast, JsValue};
 
@@ -55,6 +59,7 @@ fn json(value: &JsValue, depth: usize, member: &mut String) -> Option<Json> {
     Object::entries(object).iter().map(entry).collect::<Option<_>>().map(Json::Object)
 }
 
+#[cfg(feature = "memory")]
 pub fn write(json: &Json) -> JsValue {
     // A `Json` has no map with other keys than text, which is all that serializing refuses.
     json.serialize(&Serializer::json_compatible()).unwrap_or(JsValue::UNDEFINED)
@@ -65,12 +70,14 @@ pub fn write(json: &Json) -> JsValue {
 #[cfg(feature = "binding")]
 pub fn problem(refusal: &Refusal) -> JsValue {
     let Refusal::Invalid { field, expected } = refusal else { return JsValue::UNDEFINED };
-    let member = |name: &'static str, text: &str| (name.into(), Json::Text(text.into()));
-    write(&Json::Object(vec![
-        member("code", wire::INVALID_ARGUMENT),
-        member("detail", &[field, " must be ", expected].concat()),
-        member("field", field),
-    ]))
+    let problem = Object::new();
+    let members =
+        [("code", wire::INVALID_ARGUMENT), ("detail", &[field, " must be ", expected].concat()), ("field", field)];
+    for (name, text) in members {
+        // A new object takes every member.
+        let _ = Reflect::set(&problem, &name.into(), &text.into());
+    }
+    problem.into()
 }
 
 /// A reading of a clock: what is not yet a whole millisecond has not passed.
