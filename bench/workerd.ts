@@ -17,6 +17,8 @@ const FILES = {
   "counted.js": "bench/driver/counted.js",
   "driver.js": "bench/driver/driver.js",
   "store.js": "bench/reference/store.js",
+  "waiting.js": "bench/reference/waiting.js",
+  "reference.js": "bench/reference/worker.js",
 };
 
 const LEASEHOLD = `(name = "./worker.js", esModule = embed "worker.js"), (name = "./worker.wasm", wasm = embed "worker.wasm")`;
@@ -58,14 +60,22 @@ const counted :Workerd.Worker = (
 );
 
 const reference :Workerd.Worker = (
-  modules = [(name = "./store.js", esModule = embed "store.js")],
+  modules = [
+    (name = "./worker.js", esModule = embed "reference.js"),
+    (name = "./store.js", esModule = embed "store.js"),
+    (name = "./waiting.js", esModule = embed "waiting.js"),
+  ],
   compatibilityDate = "${COMPATIBILITY_DATE}",
   durableObjectNamespaces = [
     (className = "Reference", uniqueKey = "reference", enableSql = true),
     (className = "GroupedReference", uniqueKey = "grouped", enableSql = true),
+    (className = "WaitingReference", uniqueKey = "waiting", enableSql = true),
   ],
   durableObjectStorage = (localDisk = "disk"),
-  bindings = [(name = "REFERENCE", durableObjectNamespace = "Reference")],
+  bindings = [
+    (name = "REFERENCE", durableObjectNamespace = "Reference"),
+    (name = "WAITING", durableObjectNamespace = "WaitingReference"),
+  ],
 );
 
 const driver :Workerd.Worker = (

@@ -90,13 +90,3 @@ export class GroupedReference extends Reference {
     for (const call of calls) call();
   }
 }
-
-/** `POST /{space}/{acquire|release}` with a JSON array of the method's arguments: HTTP at its least. */
-export default {
-  async fetch(request, env) {
-    const [, space, method] = new URL(request.url).pathname.split("/");
-    if (method !== "acquire" && method !== "release") return new Response(null, { status: 404 });
-    const stub = env.REFERENCE.get(env.REFERENCE.idFromName(space));
-    return Response.json(await stub[method](...(await request.json())));
-  },
-};

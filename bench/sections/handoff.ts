@@ -2,6 +2,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { quantile } from "../measure.ts";
 import { byHand } from "../services/frames.ts";
+import { handWritten, handWrittenOn } from "../services/hand-written.ts";
 import { leasehold } from "../services/leasehold.ts";
 import type { Client, Kind, Release } from "../services/service.ts";
 import type { Row, Section } from "./section.ts";
@@ -34,8 +35,9 @@ export const handoff: Section = {
   title: "Hand-off",
   about: `Each waiter is a client with a connection of its own. The holder keeps the lock for ${HOLD_MS} to ${HOLD_MS + MORE_MS} ms, or ${HOLD_FOR_ONE_MS} to
 ${HOLD_FOR_ONE_MS + MORE_MS} ms with one waiter, which suits etcd best; then the time runs from its call of release until one of the waiters has the lock; then it waits again itself. Messages are those that the server
-sent to all clients between that call and that instant, less the answer to the release.`,
-  async run({ peers, service }) {
+sent to all clients between that call and that instant, less the answer to the release. The hand-written object
+(\`bench/reference/waiting.js\`) has nothing but a list of who waits: what it takes is what a hand-off over workerd takes.`,
+  async run({ peers, service, workerd }) {
     const rows: Row[] = [];
     const plot = new Map<string, number[]>();
     for (const waiters of [1, 10, 100]) {
@@ -43,6 +45,7 @@ sent to all clients between that call and that instant, less the answer to the r
       for (const [kind, { address }] of [
         [leasehold, service] as const,
         [byHand, service] as const,
+        [handWritten, handWrittenOn(workerd)] as const,
         ...peers,
       ]) {
         arenas.set(kind.name, await Arena.open(kind, address, waiters));

@@ -1,6 +1,7 @@
 // Uncontended cycles from Node.js over the network.
 import { type Figure, inTurns, throughput } from "../measure.ts";
 import { byHand } from "../services/frames.ts";
+import { handWritten, handWrittenOn } from "../services/hand-written.ts";
 import { leasehold } from "../services/leasehold.ts";
 import type { Row, Section } from "./section.ts";
 
@@ -10,9 +11,15 @@ export const socket: Section = {
   name: "socket",
   title: "Acquire and release from Node.js",
   about: `One client with one connection acquires and releases, at once means as many locks. Each client is its library as
-published; Leasehold's is the npm package; "by hand" speaks its protocol over a WebSocket without the package.`,
-  async run({ peers, service }) {
-    const beside = [[byHand, service] as const, ...peers];
+published; Leasehold's is the npm package; "by hand" speaks its protocol over a WebSocket without the package. The
+hand-written object (\`bench/reference/waiting.js\`) is spoken to in the same way: it is what a WebSocket of Node's, workerd
+and a commit take at the least.`,
+  async run({ peers, service, workerd }) {
+    const beside = [
+      [byHand, service] as const,
+      [handWritten, handWrittenOn(workerd)] as const,
+      ...peers,
+    ];
     const services = [[leasehold, service] as const, ...beside];
     const clients = await Promise.all(
       services.map(

@@ -1,14 +1,11 @@
 // Leasehold's protocol spoken by hand over one WebSocket: what the lease store itself costs, without the npm package.
 import { randomUUID } from "node:crypto";
-import { once } from "node:events";
-import { leasehold, socketUrl, UncountedSocket } from "./leasehold.ts";
+import { leasehold, socketUrl } from "./leasehold.ts";
 import type { Client, Kind, Release } from "./service.ts";
+import { Speaker } from "./speaker.ts";
 
 /** The longest that one ask may wait. */
 const WAIT_MS = 60_000;
-
-/** The longest message. */
-const MAX_BYTES = 16 * 1024;
 
 interface Reply {
   readonly id?: number;
@@ -22,38 +19,19 @@ interface Reply {
 export const byHand: Kind = { ...leasehold, name: "by hand", counts: "apart", connect };
 
 async function connect(address: string): Promise<Client> {
-  const socket = new UncountedSocket(socketUrl(address));
-  await once(socket, "open");
-  let messages = 0;
   let lastId = 0;
-  const frames: string[] = [];
   const answers = new Map<number, (reply: Reply) => void>();
   const grants = new Map<string, (reply: Reply) => void>();
-
-  socket.addEventListener("message", ({ data }) => {
-    messages += 1;
-    const heard = JSON.parse(data as string) as Reply | Reply[];
-    for (const reply of Array.isArray(heard) ? heard : [heard]) {
+  const speaker = await Speaker.open(socketUrl(address), (message) => {
+    for (const reply of (Array.isArray(message) ? message : [message]) as Reply[]) {
       const told = reply.push ? take(grants, reply.requestId) : take(answers, reply.id);
       told?.(reply);
     }
   });
-
-  /** What is asked in one turn travels in one frame, or in as few as hold it. */
-  const send = () => {
-    let size = 0;
-    for (const [at, frame] of frames.entries()) {
-      size += frame.length + 1;
-      if (size + (frames[at + 1]?.length ?? MAX_BYTES) < MAX_BYTES) continue;
-      socket.send(`[${frames.splice(0, at + 1).join(",")}]`);
-      return send();
-    }
-  };
   const ask = (op: string, lock: string, fields: object): Promise<Reply> =>
     new Promise((resolve) => {
       answers.set((lastId += 1), resolve);
-      if (frames.push(JSON.stringify({ id: lastId, op, lock, ...fields })) === 1)
-        setImmediate(send);
+      speaker.say({ id: lastId, op, lock, ...fields });
     });
 
   return {
@@ -73,10 +51,8 @@ async function connect(address: string): Promise<Client> {
         if (status !== "released") throw new Error(`release: ${status}`);
       };
     },
-    messages: () => messages,
-    async close() {
-      socket.close();
-    },
+    messages: () => speaker.heard,
+    close: async () => speaker.close(),
   };
 }
 
