@@ -1,18 +1,16 @@
 // docs/fence.md prints SQL and JavaScript that work as printed, and so does the README.
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
-import { resolve } from "node:path";
 import { DatabaseSync, type SQLInputValue } from "node:sqlite";
 import { after, before, test } from "node:test";
 import { Leasehold, memoryStore } from "leasehold";
 import { fenceSql, memoryFence, postgresFence, sqliteFence } from "leasehold/fence";
 import pg from "pg";
+import { blocksOf } from "./support/documentation.ts";
 import { FenceWorker } from "./support/fence-worker.ts";
 import { Postgres } from "./support/postgres.ts";
 
-const read = (file: string) => readFileSync(resolve(import.meta.dirname, "..", file), "utf8");
-const readme = blocksOf(read("README.md"));
-const blocks = blocksOf(read("docs/fence.md"));
+const readme = blocksOf("README.md");
+const blocks = blocksOf("docs/fence.md");
 
 /** Statements by the comment above them. */
 const statements = new Map(
@@ -179,18 +177,6 @@ test("the examples of D1, R2 and a Durable Object", async () => {
   await worker.call("object", "", lease);
   await assert.rejects(worker.call("object", "", late), stale);
 });
-
-interface Block {
-  readonly language: string;
-  readonly text: string;
-}
-
-function blocksOf(page: string): Block[] {
-  return [...page.matchAll(/^```(\w+)\n(.*?)^```$/gms)].map(([, language, text]) => ({
-    language: language!,
-    text: text!,
-  }));
-}
 
 /** The one example that has this text in it. */
 function block(part: string, among = blocks): string {

@@ -1,20 +1,15 @@
-// What the README prints works as printed, in its order: only the address of the store is another.
+// What the README and docs/http.md print works as printed: only the address of the store is another.
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
-import { readFileSync } from "node:fs";
-import { mkdir, writeFile } from "node:fs/promises";
-import { join, resolve } from "node:path";
 import { after, before, test } from "node:test";
 import { promisify } from "node:util";
+import { Leasehold } from "leasehold";
+import { type Block, blocksOf } from "./support/documentation.ts";
 import { type Json, Store } from "./support/store.ts";
 import { UserFolder } from "./support/user-folder.ts";
 import { Workerd } from "./support/workerd.ts";
 
-const readme = readFileSync(resolve(import.meta.dirname, "../README.md"), "utf8");
-const blocks = [...readme.matchAll(/^```(\w+)\n(.*?)^```$/gms)].map(([, language, text]) => ({
-  language: language!,
-  text: text!,
-}));
+const readme = blocksOf("README.md");
 const ADDRESS = "http://127.0.0.1:8787";
 
 let folder: UserFolder;
@@ -25,8 +20,8 @@ before(async () => {
 after(() => folder?.[Symbol.asyncDispose]());
 
 /** The one block that has this text in it. */
-function block(language: string, part: string): string {
-  const found = blocks.filter((block) => block.language === language && block.text.includes(part));
+function block(language: string, part: string, among: readonly Block[] = readme): string {
+  const found = among.filter((block) => block.language === language && block.text.includes(part));
   assert.equal(found.length, 1, `blocks of ${language} with ${part}`);
   return found[0]!.text;
 }
@@ -38,9 +33,9 @@ async function shell(text: string, url: string): Promise<Json[]> {
   return JSON.parse(`[${stdout.replaceAll("}{", "},{")}]`);
 }
 
-test("the commands give what is said beside them, one after the other", async () => {
+test("the commands over HTTP give what is said beside them, one after the other", async () => {
   await using workerd = await Workerd.start();
-  const commands = blocks.filter(({ language, text }) => language === "sh" && /^curl/m.test(text));
+  const commands = blocksOf("docs/http.md").filter(({ language }) => language === "sh");
   assert.equal(commands.length, 5);
   const replies: Json[][] = [];
   for (const { text } of commands) replies.push(await shell(text, workerd.url));
@@ -74,31 +69,72 @@ test("the commands give what is said beside them, one after the other", async ()
 
 test("the first example", async () => {
   await using workerd = await Workerd.start();
-  const example = block("js", "mine, fence").replaceAll(ADDRESS, workerd.url);
+  const example = block("js", "somebody else:").replaceAll(ADDRESS, workerd.url);
   assert.match(await folder.run("first.js", example), /^mine, fence \d+\nsomebody else: null\n$/);
   assert.deepEqual((await new Store(workerd).send("/locks")).reply.locks, []);
 });
 
-test("the example of the classic protocol", async () => {
+test("the example of a page, or of a process elsewhere", async () => {
   await using workerd = await Workerd.start();
-  const example = block("js", "new DistributedLock(");
-  // It goes on from the first one, so `locks` is there; and it says what is done where it says nothing.
-  const said = example.replace(
-    "// ...",
-    'console.log((await locks.inspect("resource:123")).holders);',
-  );
-  assert.notEqual(said, example);
-  const text = `import { Leasehold } from "leasehold";
-const locks = new Leasehold("${workerd.url}");
-${said}`;
-  assert.match(await folder.run("classic.js", text), /fence: \d+/);
-  assert.deepEqual((await new Store(workerd).send("/locks")).reply.locks, []);
+  const example = block("js", "https://locks.example.com");
+  const text = example
+    .replace("https://locks.example.com", workerd.url)
+    .replace("{ key }", '{ key: "any" }');
+  assert.match(await folder.run("elsewhere.js", text), /^editing under fence \d+\n$/);
+});
+
+/** Examples that go on from the first one, by a part of each: what they print. */
+const PRINTED = {
+  "lease.heldForMs":
+    /^true \d+\n\{\n {2}lock: 'invoice:42',\n {2}holders: \[[^]*\],\n {2}waiters: \[\]\n\}\n$/,
+  requestAll: /^both mine, fences \d+ \d+\n$/,
+  "locks.elect(": /^leading under fence \d+\n$/,
+  "locks.watch(": /^present invoice:1\nreleased invoice:1\n$/,
+  "locks.attach(": /^$/,
+  "locks.query()": /^0 undefined 0 0\n$/,
+  "new DistributedLock(": /fence: \d+/,
+};
+
+/** What stands before an example where it alone would come to no end, or to nothing. */
+const BEFORE: Readonly<Record<string, string>> = {
+  // It is told to stop when it has said that it leads.
+  "locks.elect(": `const { log } = console;
+    console.log = (...words) => (log(...words), process.kill(process.pid, "SIGTERM"));`,
+  // Somebody has a lock, and gives it back when it is seen.
+  "locks.watch(": `const seenLease = await locks.acquire("invoice:1");
+    const { log } = console;
+    console.log = (...words) => (log(...words), seenLease.release());`,
+};
+
+for (const [part, printed] of Object.entries(PRINTED)) {
+  test(`the example of ${part}`, async () => {
+    await using workerd = await Workerd.start();
+    const example = block("js", part)
+      // It says what is done where the example says nothing.
+      .replace("// ...", 'console.log((await locks.inspect("resource:123")).holders);');
+    const text = `import { Leasehold } from "leasehold";
+      const locks = new Leasehold("${workerd.url}");
+      ${BEFORE[part] ?? ""}
+      ${example}`;
+    assert.match(await folder.run("example.js", text), printed);
+    assert.deepEqual((await new Store(workerd).send("/locks")).reply.locks, []);
+  });
+}
+
+test("every example of the README is run by a test", () => {
+  const elsewhere = ["// src/index.js", "somebody else:", "https://locks.example.com"];
+  const parts = [...elsewhere, ...Object.keys(PRINTED), "leasehold/fence"];
+  const examples = readme.filter(({ language }) => language === "js");
+  for (const { text } of examples)
+    assert.ok(
+      parts.some((part) => text.includes(part)),
+      text,
+    );
 });
 
 test("the Worker of one's own", async () => {
-  await mkdir(join(folder.path, "src"), { recursive: true });
-  await writeFile(join(folder.path, "src/index.js"), block("js", "// src/index.js"));
-  await writeFile(join(folder.path, "wrangler.jsonc"), block("jsonc", "// wrangler.jsonc"));
+  await folder.write("wrangler.jsonc", block("jsonc", "// wrangler.jsonc"));
+  await folder.write("src/index.js", block("js", "// src/index.js\n"));
   const url = await folder.serve();
   const fences: number[] = [];
   for (let round = 0; round < 2; round += 1) {
@@ -107,4 +143,26 @@ test("the Worker of one's own", async () => {
     fences.push(Number(text.split(" ").at(-1)));
   }
   assert.ok(fences[1]! > fences[0]!);
+  // Nothing of the store is on the internet unless the Worker hands it on.
+  assert.match(await (await fetch(`${url}/v1/spaces/default/locks`)).text(), /^built under/);
+});
+
+test("the Worker with routes of its own", async () => {
+  await folder.write("routes/wrangler.jsonc", block("jsonc", "// wrangler.jsonc"));
+  await folder.write("routes/src/index.js", block("js", "with routes of its own"));
+  const closed = await folder.serve("routes/wrangler.jsonc");
+  assert.equal((await fetch(`${closed}/v1/spaces/default/locks`)).status, 503);
+  // As the README has it for `wrangler dev`.
+  await folder.write("routes/.dev.vars", "LEASEHOLD_OPEN=true");
+  const url = await folder.serve("routes/wrangler.jsonc");
+  assert.match(await (await fetch(`${url}/report`)).text(), /^built under fence \d+$/);
+  assert.equal((await fetch(`${url}/elsewhere`)).status, 404);
+  const locks = new Leasehold(url);
+  // The same store: the Worker waits for who has the lock over its own address.
+  const lease = await locks.acquire("report");
+  const report = fetch(`${url}/report`);
+  while ((await locks.inspect("report")).waiters.length === 0);
+  await lease.release();
+  assert.match(await (await report).text(), /^built under fence \d+$/);
+  await locks.close();
 });

@@ -6,14 +6,19 @@ import { join, resolve } from "node:path";
 import { before, test } from "node:test";
 import { promisify } from "node:util";
 import { gzipSync } from "node:zlib";
+import { linksOf } from "../support/documentation.ts";
 
 const root = resolve(import.meta.dirname, "../..");
 const run = promisify(execFile);
 
 /** Neither a type nor one of the files that npm always takes along. */
 const FILES = [
+  "ARCHITECTURE.md",
+  "CHANGELOG.md",
   "LICENSE-APACHE",
   "LICENSE-MIT",
+  "SECURITY.md",
+  "bench/REPORT.md",
   "dist/command-line.js",
   "dist/fence.js",
   "dist/index.js",
@@ -24,6 +29,25 @@ const FILES = [
   "dist/store.workerd.js",
   "dist/worker.js",
   "dist/worker.wasm",
+  "docs/choosing.md",
+  "docs/command-line.md",
+  "docs/component.md",
+  "docs/fence.md",
+  "docs/guarantees.md",
+  "docs/http.md",
+  "docs/production.md",
+  "docs/proof.md",
+  "docs/recipes/README.md",
+  "docs/recipes/cron-once.ts",
+  "docs/recipes/leader.ts",
+  "docs/recipes/long-job.ts",
+  "docs/recipes/rate-limited-api.ts",
+  "docs/recipes/refresh-credential.ts",
+  "docs/recipes/row-and-object.ts",
+  "docs/recipes/single-flight.ts",
+  "docs/rust.md",
+  "docs/scale.md",
+  "docs/wit.md",
 ];
 
 interface Packed {
@@ -61,6 +85,20 @@ test("every file that the package names is in the tarball", async () => {
     named.filter((path) => !paths.has(path)),
     [],
   );
+});
+
+test("every link of a page in the tarball leads to something in the tarball", () => {
+  const paths = packed.files.map(({ path }) => path);
+  const pages = paths.filter((path) => path.endsWith(".md"));
+  assert.ok(pages.length > 10);
+  for (const page of pages) {
+    for (const { path, isPicture } of linksOf(page)) {
+      // Pictures stay in the repository: they are large, and there is text in their place.
+      if (isPicture) continue;
+      const isThere = paths.some((other) => other === path || other.startsWith(`${path}/`));
+      assert.ok(isThere, `${page}: the tarball has no ${path}`);
+    }
+  }
 });
 
 test("the command can be executed", async () => {
