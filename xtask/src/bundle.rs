@@ -146,6 +146,8 @@ impl Bundle {
             "--target=es2022",
             // The sizes are promised.
             "--minify",
+            // An uncaught error prints the line that it was thrown in.
+            "--line-limit=1000",
             "--external:cloudflare:*",
             "--external:node:*",
             "--log-level=warning",
