@@ -69,14 +69,12 @@ impl Default for Ask {
 pub enum Denied {
     /// Somebody else has the lock, and the ask was not to wait.
     Held,
+    /// The wait was longer than `patience`, and the store has answered meanwhile.
     TimedOut,
     /// The lease ended before its future did.
     Lost(Lost),
     /// The store refused, or could not be reached: the code of the protocol, and what there is to say about it.
-    Refused {
-        code: String,
-        detail: String,
-    },
+    Refused { code: String, detail: String },
 }
 
 /// A lease in the hands of what it is held for.
@@ -191,6 +189,8 @@ struct Holder<'a> {
     calls: FuturesUnordered<Pin<Box<dyn Future<Output = Answer> + 'a>>>,
     /// What went wrong last.
     problem: Option<Denied>,
+    /// Whether the store has answered anything.
+    is_heard: bool,
 }
 
 impl<'a> Holder<'a> {
@@ -209,6 +209,7 @@ impl<'a> Holder<'a> {
             session: Rc::new(RefCell::new(session)),
             calls: FuturesUnordered::new(),
             problem: None,
+            is_heard: false,
         })
     }
 
@@ -254,7 +255,10 @@ impl<'a> Holder<'a> {
         let mut session = self.session.borrow_mut();
         let problem = match answer {
             Ok(reply) => match wire::heard(&reply) {
-                Some(heard) => return session.heard(number, heard, now()),
+                Some(heard) => {
+                    self.is_heard = true;
+                    return session.heard(number, heard, now());
+                }
                 None => refused("unavailable", "what answers is no lease store"),
             },
             Err(problem) => problem,
@@ -273,7 +277,8 @@ impl<'a> Holder<'a> {
     fn denied(&self) -> Denied {
         match self.session.borrow().status() {
             Status::Over(End::Held) => Denied::Held,
-            Status::Over(End::TimedOut) => Denied::TimedOut,
+            // Who has heard nothing does not know whether anybody has the lock.
+            Status::Over(End::TimedOut) if self.is_heard => Denied::TimedOut,
             Status::Over(End::Lost(reason)) => Denied::Lost(reason),
             _ => self.problem.clone().unwrap_or_else(|| refused("unavailable", "the store did not answer")),
         }

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { DistributedLock, Leasehold, LeaseError, memoryStore } from "leasehold";
+import { rejectsWith } from "./support/cases.ts";
 import { faulty } from "./support/faulty.ts";
 
 const store = faulty(memoryStore());
@@ -235,6 +236,105 @@ test("watch, elect, requestAll and query refuse what is bad", async () => {
   await assert.rejects(locks.requestAll(["a"], undefined as never), TypeError);
   await assert.rejects(locks.requestAll([], undefined as never), TypeError);
   await assert.rejects(locks.elect("a", {}, undefined as never), TypeError);
+});
+
+test("an option that does not exist was overlooked", async () => {
+  const none = () => {};
+  const lock = new DistributedLock(locks, "a");
+  const calls: Record<string, (options: any) => unknown> = {
+    acquire: (options) => locks.acquire("a", options),
+    tryAcquire: (options) => locks.tryAcquire("a", options),
+    request: (options) => locks.request("a", options, none),
+    requestAll: (options) => locks.requestAll(["a"], options, none),
+    elect: (options) => locks.elect("a", options, none),
+    query: (options) => locks.query(options),
+    watch: (options) => locks.watch(options),
+    list: (options) => locks.list(options),
+    revoke: (options) => locks.revoke("a", options),
+    attach: (options) => locks.attach({ lock: "a", token: "t", fence: 1, ...options }),
+    Leasehold: (options) => new Leasehold(store.target, options),
+    memoryStore,
+    DistributedLock: (options) => new DistributedLock(locks, "a", options),
+    "DistributedLock.acquire": (options) => lock.acquire(options),
+  };
+  for (const [name, call] of Object.entries(calls)) {
+    for (const field of ["ttlms", "timeout", "__proto", "constructor", "0"]) {
+      await refuses(field, () => call({ [field]: 1 })).catch((error: unknown) => {
+        throw new Error(`${name} overlooks ${field}`, { cause: error });
+      });
+    }
+  }
+  // What others take and these do not.
+  for (const field of ["waitMs", "mode", "limit", "steal"]) {
+    await refuses(field, () => calls["elect"]!({ [field]: 1 }));
+  }
+  for (const field of ["waitMs", "signal", "renew", "requestId", "clientId"]) {
+    await refuses(field, () => calls["DistributedLock"]!({ [field]: 1 }));
+  }
+  for (const field of ["ttlMs", "renew", "waitMs"]) {
+    await refuses(field, () => calls["DistributedLock.acquire"]!({ [field]: 1 }));
+  }
+  await refuses("signal", () => lock.acquire({ signal: null as never }));
+  for (const field of ["waitMs", "signal", "requestId"]) {
+    await refuses(field, () => calls["attach"]!({ [field]: 1 }));
+  }
+});
+
+test("an option was read twice", async () => {
+  const client = new Leasehold(memoryStore());
+  const { token, fence } = await client.acquire("a", { ttlMs: 60_000 });
+  const reads: string[] = [];
+  const once = (options: object) => {
+    const getters = Object.entries(options).map(([name, value]) => {
+      const get = () => (reads.push(name), value);
+      return [name, { get, enumerable: true }] as const;
+    });
+    return Object.defineProperties({}, Object.fromEntries(getters)) as never;
+  };
+  const { signal } = new AbortController();
+  const terms = { ttlMs: 60_000, info: 1, maxHoldMs: 60_000, lockDelayMs: 0, renew: false };
+  const mine = { ...terms, token, requestId: "r", mode: "exclusive", waitMs: 10, signal };
+  await rejectsWith("timeout", client.acquire("a", once(mine)));
+  assert.equal(await client.tryAcquire("a", once(mine)), null);
+  await rejectsWith(
+    "timeout",
+    client.request("a", once(mine), () => {}),
+  );
+  const all = client.requestAll(["b", "a", "c"], once(mine), () => {});
+  await rejectsWith("timeout", all);
+  await client.query(once({ space: "default" }));
+  await client.list(once({ space: "default", prefix: "a", pageSize: 1 }));
+  await client.revoke("a", once({ fence: 1, reason: "test" }));
+  await client.watch(once({ space: "default", prefix: "a", signal })).return();
+  client.attach(once({ lock: "a", token, fence, ttlMs: 60_000, renew: false }));
+  const lock = new DistributedLock(client, "a", once({ token, ttlMs: 60_000, renewEveryMs: 100 }));
+  assert.equal(await lock.acquire(once({ blocking: true, blockingTimeoutMs: 10, signal })), false);
+  void new Leasehold("http://127.0.0.1:9", once({ space: "s", key: "k", clientId: "c", fetch }));
+  memoryStore(once({ now: Date.now }));
+  await client.close();
+  const expected = [
+    ...[mine, mine, mine, mine].flatMap((options) => Object.keys(options)),
+    ...["space", "space", "prefix", "pageSize", "fence", "reason", "space", "prefix", "signal"],
+    ...["lock", "token", "fence", "ttlMs", "renew", "token", "ttlMs", "renewEveryMs"],
+    ...["blocking", "blockingTimeoutMs", "signal", "space", "key", "clientId", "fetch", "now"],
+  ];
+  assert.deepEqual(reads.toSorted(), expected.toSorted());
+});
+
+test("a lease could not be attached as it is", async () => {
+  const memory = memoryStore();
+  const [one, other] = [new Leasehold(memory), new Leasehold(memory)];
+  const lease = await one.acquire("a", { renew: false });
+  const attached = other.attach(lease);
+  const same = [attached.lock, attached.token, attached.fence];
+  assert.deepEqual(same, [lease.lock, lease.token, lease.fence]);
+  await attached.renew();
+  assert.equal(attached.held, true);
+  // What is shown of it is not enough, and not in the way.
+  await refuses("token", () => other.attach(lease.toJSON() as never));
+  const shown = JSON.parse(JSON.stringify(lease));
+  await other.attach({ ...shown, token: lease.token, renew: false }).renew();
+  await Promise.all([one.close(), other.close()]);
 });
 
 test("a distributed lock refuses what it is set up with", async () => {

@@ -285,7 +285,7 @@ test("loss is told only after a grant", async () => {
   const { net, locks, others } = world();
   const holder = await others.acquire("a");
   net.fate = () => "request lost";
-  await rejectsWith("timeout", locks.acquire("a", { waitMs: 200 }));
+  await rejectsWith("unavailable", locks.acquire("a", { waitMs: 200 }));
   net.fate = () => "delivered";
   const lock = new DistributedLock(locks, "a");
   assert.equal(await lock.acquire(), false);
@@ -425,6 +425,52 @@ test("a store that cannot be reached is unavailable, not held", { timeout: 60_00
   assert.ok(net.sent.length > 10);
 });
 
+// node-redlock#288
+test("a store that was never heard looked like a busy lock, where the wait was short", async () => {
+  for (const fate of ["request lost", "swallowed"] as const) {
+    const { net, locks, others } = world();
+    await others.acquire("a");
+    net.fate = () => fate;
+    const waitMs = 200;
+    const lock = new DistributedLock(locks, "a", { blocking: true });
+    await Promise.all([
+      rejectsWith("unavailable", locks.acquire("a", { waitMs })),
+      rejectsWith("unavailable", locks.tryAcquire("a", { waitMs })),
+      rejectsWith("unavailable", lock.acquire({ blockingTimeoutMs: waitMs })),
+      rejectsWith(
+        "unavailable",
+        locks.request("a", { waitMs }, () => assert.fail("ran")),
+      ),
+      rejectsWith(
+        "unavailable",
+        locks.requestAll(["a"], { waitMs }, () => assert.fail("ran")),
+      ),
+    ]);
+  }
+});
+
+test("a refusal that may pass looked like a busy lock, where the wait was short", async () => {
+  let answer: object = { code: "too_many_requests", title: "Too much" };
+  const call = async () => answer;
+  const tried = client({ call } as never).tryAcquire("a", { waitMs: 200 });
+  await rejectsWith("too_many_requests", tried);
+  answer = { status: "cancelled" };
+});
+
+test("who was told that it waits is told that the wait was too long, whatever became of the store", async () => {
+  let asked = 0;
+  let isDown = true;
+  const call = async () => {
+    asked += 1;
+    if (!isDown) return { status: "cancelled" };
+    if (asked > 1) throw new Error("connection refused");
+    return { status: "waiting", position: 1, retryAfterMs: 10 };
+  };
+  await rejectsWith("timeout", client({ call } as never).acquire("a", { waitMs: 200 }));
+  assert.ok(asked > 2);
+  isDown = false;
+});
+
 test("answers that are none are not believed", async () => {
   for (const nonsense of [
     undefined,
@@ -435,6 +481,12 @@ test("answers that are none are not believed", async () => {
     {},
     { status: "granted" },
     { status: "granted", lease: { fence: "1" } },
+    // Of another lock.
+    {
+      status: "granted",
+      lease: { lock: "b", fence: 9, ttlMs: 30_000, expiresInMs: 30_000, expiresAt: 1 },
+      waitedMs: 0,
+    },
   ]) {
     const { net } = world();
     let left = 1;
@@ -442,6 +494,7 @@ test("answers that are none are not believed", async () => {
     const target = { call: async (sent: Sent) => (left-- > 0 ? nonsense : real(sent)) };
     const lease = await client(target as never).acquire("a");
     assert.equal(lease.held, true);
+    assert.notEqual(lease.fence, 9);
     await lease.release();
   }
 });
@@ -504,6 +557,17 @@ test("500 calls at once: no already-borrowed panic", async () => {
     ),
   );
   assert.equal(new Set(results).size, 500);
+});
+
+test("a question was asked once more after its client had been closed", async () => {
+  const { net, locks } = world();
+  net.fate = () => "request lost";
+  const inspected = rejectsWith("closed", locks.inspect("a"));
+  // It pauses now, before it asks again.
+  await sleep(20);
+  await locks.close();
+  await inspected;
+  assert.equal(net.sent.length, 1);
 });
 
 test("calls of one client reach the store in the order made", async () => {

@@ -1,6 +1,9 @@
 // What a process sees of the package it has loaded: whether it ends, how, and what is left when Rust fails.
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { test } from "node:test";
 import { Workerd } from "./support/workerd.ts";
 
@@ -64,7 +67,7 @@ test("who awaits a lock, its time-out, or an unreachable store, gets an answer a
     const lost = new Leasehold("http://127.0.0.1:9");
     await lost.acquire("a", { waitMs: 300 }).catch((error) => console.log(error.code));
   `);
-  assert.deepEqual([code, printed], [0, "timeout\ntrue\ntimeout\n"]);
+  assert.deepEqual([code, printed], [0, "timeout\ntrue\nunavailable\n"]);
 });
 
 test("an open socket keeps no process alive, and who awaits an answer over it gets one", async () => {
@@ -86,6 +89,48 @@ test("an open socket keeps no process alive, and who awaits an answer over it ge
     [0, ["1 null", "timeout", "present", "released", "true", ""]],
   );
   assert.ok(tookMs < 5_000, `${tookMs} ms`);
+});
+
+/** Grants every lease, and otherwise takes connections and says nothing. */
+async function silent() {
+  const server = createServer((request, response) => {
+    if (!request.url?.endsWith("/acquire")) return;
+    const lease = { fence: 1, ttlMs: 30_000, expiresInMs: 30_000, expiresAt: 1, mode: "exclusive" };
+    response.end(JSON.stringify({ status: "granted", lease, waitedMs: 0 }));
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address() as AddressInfo;
+  return {
+    url: `http://127.0.0.1:${port}`,
+    async [Symbol.asyncDispose]() {
+      server.closeAllConnections();
+      server.close();
+      await once(server, "close");
+    },
+  };
+}
+
+test("what nobody answered kept the process open after it was given up", async () => {
+  await using server = await silent();
+  const calls = {
+    unavailable: [
+      `locks.revoke("a")`,
+      `(await new Leasehold(url, { WebSocket: false }).acquire("a")).release()`,
+    ],
+    23: [`locks.watch({ signal: AbortSignal.timeout(3_000) }).next()`],
+  };
+  const ends = Object.entries(calls).flatMap(([outcome, calls]) =>
+    calls.map(async (call) => {
+      const { code, printed } = await runs(`
+        const url = "${server.url}";
+        const locks = new Leasehold(url);
+        await ${call}.catch((error) => console.log(error.code));
+      `);
+      assert.deepEqual([code, printed], [0, `${outcome}\n`], call);
+    }),
+  );
+  await Promise.all(ends);
 });
 
 // redis-semaphore#199, #24; node-redlock#283; azure-webjobs#2839
@@ -151,6 +196,6 @@ test("an in-process store that trapped says so for ever, and another one works",
     console.log(lease.held, await settled(lease.release()));
     console.log(await settled(new Leasehold(memoryStore()).acquire("a")));
   `);
-  const lines = ["timeout", "timeout unavailable", "true unavailable", "done"];
+  const lines = ["unavailable", "unavailable unavailable", "true unavailable", "done"];
   assert.deepEqual([code, printed.trimEnd().split("\n")], [0, lines]);
 });

@@ -52,7 +52,14 @@ const holder = { fence: 1, mode: "exclusive", expiresInMs: 1, heldMs: 1 };
 
 test("what is no answer to inspect, list or revoke is not handed on", async () => {
   const bad = {
-    inspect: [{}, [], { lock: "a", holders: [] }, { lock: "a", holders: [{}], waiters: [] }],
+    inspect: [
+      {},
+      [],
+      { lock: "a", holders: [] },
+      { lock: "a", holders: [{}], waiters: [] },
+      // Of another lock.
+      { lock: "b", holders: [], waiters: [] },
+    ],
     list: [{}, { locks: {} }, { locks: [{ lock: "a" }] }, { locks: [], cursor: 1 }, { locks: [1] }],
     revoke: [{}, { revoked: "1" }],
   };
@@ -60,6 +67,46 @@ test("what is no answer to inspect, list or revoke is not handed on", async () =
   for (answer of bad.list) await rejectsWith("unavailable", locks.list());
   for (answer of bad.list) await rejectsWith("unavailable", locks.query());
   for (answer of bad.revoke) await rejectsWith("unavailable", locks.revoke("a"));
+});
+
+test("a list of other locks than those asked for was handed on", async () => {
+  answer = { locks: [{ lock: "b", holders: [], queue: 0 }] };
+  await rejectsWith("unavailable", locks.list({ prefix: "a" }));
+  assert.deepEqual(await locks.list({ prefix: "b" }), answer);
+});
+
+test(
+  "a page that is followed by itself was asked for without end",
+  { timeout: 20_000 },
+  async () => {
+    answer = { locks: [], cursor: "a" };
+    await rejectsWith("unavailable", locks.query());
+  },
+);
+
+test("the address was not in the error, nor whether it was the key that is wrong", async () => {
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const told = async (key?: string) => {
+    const client = new Leasehold(url, { WebSocket: false, key });
+    const error = await client.inspect("a").catch((error: unknown) => error);
+    assert.ok(error instanceof LeaseError);
+    return [error.code, error.message];
+  };
+  const problem = { code: "unauthorized", title: "A key is needed", detail: "send a key" };
+  [answer, status] = [problem, 401];
+  assert.deepEqual(await told(), ["unauthorized", `the lease store at ${url} wants a key`]);
+  const known = `the lease store at ${url} does not know this key`;
+  assert.deepEqual(await told("k"), ["unauthorized", known]);
+  [answer, status] = ["<html>", 404];
+  const [code, message] = await told();
+  assert.equal(code, "not_found");
+  assert.ok(message!.includes(url), message);
+  status = 200;
+  const nobody = new Leasehold("http://127.0.0.1:1/a/", { WebSocket: false });
+  const error = (await nobody.revoke("a").catch((error: unknown) => error)) as LeaseError;
+  const unreached = "the lease store at http://127.0.0.1:1/a could not be reached";
+  assert.deepEqual([error.code, error.message], ["unavailable", unreached]);
+  assert.ok(error.cause instanceof Error);
 });
 
 test("what is one is handed on as it is, with members that are not known yet", async () => {

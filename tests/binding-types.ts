@@ -36,7 +36,8 @@ export async function compiles(locks: Leasehold, error: LeaseError): Promise<unk
     ([a, b]) => a!.fence + b!.fence,
   );
   const { held, pending } = await locks.query();
-  const manager: Pick<LockManager, "query"> = locks;
+  const manager: LockManager = locks;
+  await using again = locks.attach(lease);
   void locks.elect("a", { info: { host: "one" } }, async (term) => term.signal.throwIfAborted());
   new Leasehold("https://locks.example.com", { key: "k", WebSocket });
   return [
@@ -51,6 +52,7 @@ export async function compiles(locks: Leasehold, error: LeaseError): Promise<unk
     none,
     mode,
     inner,
+    again,
     classic,
     released,
     field,

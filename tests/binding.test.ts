@@ -1,7 +1,9 @@
 // The client over the store in this process.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Leasehold, memoryStore } from "leasehold";
+import { inspect } from "node:util";
+import { DistributedLock, Leasehold, memoryStore } from "leasehold";
+import { FenceError, memoryFence } from "leasehold/fence";
 import { cases, sleep, until, watching } from "./support/cases.ts";
 
 const store = memoryStore();
@@ -12,6 +14,28 @@ const world = {
 };
 
 for (const [title, run] of Object.entries({ ...cases, ...watching })) test(title, () => run(world));
+
+test("a log showed a name out of the bundle, and nothing of the lease", async () => {
+  const locks = world.client();
+  const lock = new DistributedLock(locks, "logged");
+  const lease = await locks.acquire("logged", { ttlMs: 60_000 });
+  const { fence, expiresAt } = lease;
+  const shown = inspect({ lease }, { breakLength: Infinity });
+  const state = `lock: 'logged', fence: ${fence}, mode: 'exclusive', held: true, expiresAt: ${expiresAt}`;
+  assert.equal(shown, `{ lease: Lease { ${state} } }`);
+  assert.ok(!inspect(lease, { showHidden: true, depth: null }).includes(lease.token));
+  const error = await locks.acquire("logged", { waitMs: 0 }).catch((error: unknown) => error);
+  for (const [value, name] of [
+    [locks, "Leasehold"],
+    [lock, "DistributedLock"],
+    [error, "LeaseError"],
+    [new FenceError("stale_fence", "it is"), "FenceError"],
+    [memoryFence(), "MemoryFence"],
+  ] as const) {
+    assert.ok(inspect(value).startsWith(name), inspect(value));
+  }
+  await lease.release();
+});
 
 test("two stores know nothing of each other, and clients of one share it", async () => {
   const one = await new Leasehold(memoryStore()).acquire("a", { waitMs: 0 });

@@ -68,12 +68,39 @@ test("what is thrown undoes everything, the fence included, and is what the call
 test("a write that is asynchronous is refused and undone, as far as it has come", () => {
   const database = openInMemory();
   const run = () =>
-    sqliteFence(database).run("late", 1, (async () => {
+    sqliteFence(database).run("late", 1, (() => {
       database.exec("INSERT INTO documents VALUES ('late', 'half done')");
+      return Promise.resolve();
     }) as () => any);
   assert.throws(run, { name: "TypeError", message: /asynchronous/ });
   assert.deepEqual(rows(database, "documents"), []);
-  assert.throws(() => memoryFence().run("late", 1, (async () => {}) as () => any), /asynchronous/);
+  const late = (() => Promise.resolve()) as () => any;
+  assert.throws(() => memoryFence().run("late", 1, late), /asynchronous/);
+});
+
+test("an async function wrote all the same, after it was refused, and its end was an unhandled rejection", async () => {
+  const database = openInMemory();
+  const rejections: unknown[] = [];
+  const onRejection = (reason: unknown) => rejections.push(reason);
+  process.on("unhandledRejection", onRejection);
+  const write = async () => {
+    await Promise.resolve();
+    database.exec("INSERT INTO documents VALUES ('late', 'unguarded')");
+    throw new Error("nobody hears this");
+  };
+  function* generator() {
+    database.exec("INSERT INTO documents VALUES ('late', 'never done')");
+  }
+  for (const late of [write, generator, () => Promise.reject(new Error("nor this")), undefined]) {
+    const memory = memoryFence();
+    for (const guard of [sqliteFence(database), memory]) {
+      assert.throws(() => guard.run("late", 1, late as () => any), /asynchronous/);
+    }
+  }
+  await new Promise((resolve) => setTimeout(resolve, 10));
+  process.off("unhandledRejection", onRejection);
+  assert.deepEqual(rejections, []);
+  assert.deepEqual([rows(database, "documents"), rows(database, "leasehold_fences")], [[], []]);
 });
 
 test("in a transaction of one's own, admit belongs to it, and run is refused", () => {

@@ -1,9 +1,10 @@
 // The classic protocol: one object, one token for its life, and nothing by itself.
 import { mint } from "./core.ts";
 import { invalid, LeaseError } from "./errors.ts";
+import { isWorker } from "./host.ts";
 import type { Lease } from "./lease.ts";
 import type { Leasehold } from "./leasehold.ts";
-import { checked } from "./plain.ts";
+import { known, TERMS } from "./plain.ts";
 import type { Json, Sharing } from "./types.ts";
 
 export interface BlockingOptions {
@@ -30,8 +31,14 @@ export type DistributedLockOptions = Sharing &
     readonly info?: Json | undefined;
   };
 
+const BLOCKING = ["blocking", "blockingTimeoutMs"] as const;
+const OPTIONS = [...BLOCKING, ...TERMS, "renewEveryMs", "mode", "limit", "steal"] as const;
+
 /** A lock that is acquired, renewed from {@link start} to {@link stop}, and released, as often as one likes. */
 export class DistributedLock {
+  /** @internal */
+  static readonly name = "DistributedLock";
+
   /** The name of the lock. */
   readonly name: string;
   readonly #locks: Leasehold;
@@ -45,7 +52,7 @@ export class DistributedLock {
 
   /** Throws a LeaseError, `invalid_argument`, for what is this class's own; `acquire` judges the rest. */
   constructor(locks: Leasehold, name: string, options: DistributedLockOptions = {}) {
-    const { token, blocking, blockingTimeoutMs, renewEveryMs, ...terms } = checked(options);
+    const { token, blocking, blockingTimeoutMs, renewEveryMs, ...terms } = known(options, OPTIONS);
     if (typeof (locks as Leasehold | undefined)?.acquire !== "function") {
       throw invalid("locks", "a Leasehold");
     }
@@ -84,13 +91,13 @@ export class DistributedLock {
    * the time to wait is over. Options given here win over those of the object. Not reentrant: false at once
    * while this object itself holds the lock.
    *
-   * Rejects with a LeaseError where the store could not be asked.
+   * Rejects with a LeaseError where the store could not be asked, `unavailable` too if nothing was heard of it in time.
    */
   async acquire(
-    options: BlockingOptions & { readonly signal?: AbortSignal } = {},
+    options: BlockingOptions & { readonly signal?: AbortSignal | undefined } = {},
   ): Promise<boolean> {
-    const { signal, blocking, blockingTimeoutMs } = checked(options);
-    const call = checkedBlocking({ blocking, blockingTimeoutMs });
+    const { signal, ...blocking } = known(options, [...BLOCKING, "signal"]);
+    const call = checkedBlocking(blocking);
     if (this.held) return false;
     const isBlocking = call.blocking ?? this.#blocking.blocking ?? false;
     const timeoutMs = call.blockingTimeoutMs ?? this.#blocking.blockingTimeoutMs ?? Infinity;
@@ -99,7 +106,7 @@ export class DistributedLock {
       token: this.token,
       waitMs: isBlocking ? timeoutMs : 0,
       renew: false,
-      ...(signal && { signal }),
+      signal,
     });
     if (!lease) return false;
     this.#lease = lease;
@@ -179,15 +186,14 @@ function checkedRenewal(everyMs: unknown, ttlMs: unknown): number {
 
 /** Says whose it is where that means something to whoever looks into the store. */
 function identity(): string {
-  const { process, navigator } = globalThis as {
+  const { process } = globalThis as {
     process?: {
       pid: number;
       release?: { name?: string };
       getBuiltinModule?: (name: string) => { hostname(): string };
     };
-    navigator?: { userAgent?: string };
   };
-  const isNode = process?.release?.name === "node" && navigator?.userAgent !== "Cloudflare-Workers";
+  const isNode = process?.release?.name === "node" && !isWorker();
   try {
     const host = isNode ? process.getBuiltinModule?.("node:os").hostname() : undefined;
     // A host's name may be longer than a token.

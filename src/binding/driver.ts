@@ -29,7 +29,7 @@ const VERBS: Partial<Record<Due, string>> = {
 interface Reply {
   readonly holders?: readonly Holder[];
   readonly retryAfterMs?: number;
-  readonly lease?: { readonly mode: Mode };
+  readonly lease?: { readonly lock?: unknown; readonly mode: Mode };
 }
 
 export class Driver {
@@ -51,7 +51,7 @@ export class Driver {
   readonly #made = instance();
   readonly #timer = new Timer();
   /** Ends the calls whose replies nobody needs. */
-  readonly #calls = new Abandon();
+  #calls = new Abandon();
   readonly #renewals: Renewal[] = [];
   #session: Session | undefined;
   #status: Status = Status.Asking;
@@ -63,7 +63,8 @@ export class Driver {
   readonly #fields: Readonly<Record<string, unknown>>;
   /** What went wrong last, for whoever has to be told something. */
   #error: LeaseError | undefined;
-  #reply: Reply = {};
+  /** What the store said last, if anything. */
+  #reply: Reply | undefined;
   #release: Deferred<Released> | undefined;
 
   private constructor(line: Line, fields: object, begin: (now: number) => Session) {
@@ -149,9 +150,8 @@ export class Driver {
 
   /** Hears what the store says without having been asked. */
   hearPush(push: Push): void {
-    if (!this.#enter((session, now) => session.told(push, now))) return;
     this.#reply = push as Reply;
-    this.#pump();
+    if (this.#enter((session, now) => session.told(push, now))) this.#pump();
   }
 
   /** Such a thing may have been missed. */
@@ -216,7 +216,10 @@ export class Driver {
       return this.#fail(number, new NoAnswer(errorOf(reply), !mayPass(reply.code)));
     }
     const dice = Math.random();
-    const isReply = this.#enter((session, now) => session.heard(number, Object(reply), now, dice));
+    // About another lock it says nothing of this one.
+    const { lease } = Object(reply) as Reply;
+    const heard = (lease?.lock ?? this.line.lock) === this.line.lock ? Object(reply) : {};
+    const isReply = this.#enter((session, now) => session.heard(number, heard, now, dice));
     if (isReply) this.#reply = reply as Reply;
     // What went wrong before an answer has no part in what comes after it.
     this.#error = isReply ? undefined : unavailable("the lease store's answer was not understood");
@@ -233,7 +236,7 @@ export class Driver {
 
   #fail(number: number, error: unknown): void {
     const isFinal = error instanceof NoAnswer && error.isFinal;
-    const problem = error instanceof NoAnswer ? error.error : unavailable("no answer", error);
+    const problem = error instanceof NoAnswer ? error.error : unavailable(undefined, error);
     this.#error = problem;
     this.#enter((session, now) => session.failed(number, isFinal, now, Math.random()));
     if (isFinal)
@@ -256,7 +259,7 @@ export class Driver {
         this.expiresAt = session.expiresAt ?? this.expiresAt;
       }
     }
-    this.mode = this.#reply.lease?.mode ?? this.mode;
+    this.mode = this.#reply?.lease?.mode ?? this.mode;
     if (this.#status !== before || this.#release) this.#tell(before);
   }
 
@@ -270,6 +273,9 @@ export class Driver {
     if (status === Status.Unconfirmed) {
       this.#release?.reject(this.#error ?? unavailable("the release was not confirmed"));
       this.#release = undefined;
+      // It is not over: it may be tried again.
+      this.#giveUpCalls();
+      this.#calls = new Abandon();
     } else if (status !== Status.Asking && status !== Status.Releasing) {
       if (status === Status.Lost) this.#release?.resolve({ status: "lost", reason: this.#reason });
       else if (status === Status.Failed) this.#release?.reject(error());
@@ -302,7 +308,7 @@ export class Driver {
 
   /** What whoever awaited a lease is told when it is not, or no longer, to be had. */
   #ending(): LeaseError {
-    const { holders, retryAfterMs } = this.#reply;
+    const { holders, retryAfterMs } = this.#reply ?? {};
     switch (this.#status) {
       case Status.Held:
         return new LeaseError("held", "somebody else has the lock", {
@@ -310,6 +316,8 @@ export class Driver {
           retryAfterMs,
         });
       case Status.TimedOut:
+        // Who has heard nothing does not know whether anybody has the lock.
+        if (!this.#reply) return this.#error ?? unavailable();
         return new LeaseError("timeout", "the lock was not to be had in time", {
           cause: this.#error,
         });
@@ -320,7 +328,7 @@ export class Driver {
       case Status.Asking:
       case Status.Holding:
       case Status.Failed:
-        return this.#error ?? unavailable("the lease store did not answer");
+        return this.#error ?? unavailable();
       case Status.Releasing:
       case Status.Unconfirmed:
       case Status.Released:
@@ -351,10 +359,14 @@ export class Driver {
     this.#end();
   }
 
+  #giveUpCalls(): void {
+    if (this.#inFlight > 0) this.#calls.abort();
+  }
+
   #end(): void {
     this.#timer.clear();
     // Whoever is told has to be made an error first, with a stack.
-    if (this.#inFlight > 0) this.#calls.abort();
+    this.#giveUpCalls();
     this.#session?.free();
     this.#session = undefined;
     const { onOver } = this;

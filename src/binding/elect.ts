@@ -1,9 +1,8 @@
 // An election: whoever holds the lock leads.
-import { invalid, LeaseError, type LeaseErrorCode, mayPass } from "./errors.ts";
+import { LeaseError, type LeaseErrorCode, mayPass } from "./errors.ts";
 import type { Lease } from "./lease.ts";
-import { checked } from "./plain.ts";
+import { checkSignal, known, TERMS } from "./plain.ts";
 import type { AcquireOptions, ElectOptions } from "./types.ts";
-import { isSignal } from "./web-locks.ts";
 
 /** Between campaigns, ms: half of it at least. */
 const PAUSE_MS = 100;
@@ -12,12 +11,13 @@ const PAUSE_MS = 100;
 const TROUBLE_MS = 2_000;
 
 export async function elected(
-  options: ElectOptions,
+  given: ElectOptions,
   callback: (term: Lease) => unknown,
   acquire: (options: AcquireOptions) => Promise<Lease>,
 ): Promise<never> {
-  const { signal } = checked(options);
-  if (signal !== undefined && !isSignal(signal)) throw invalid("signal", "an AbortSignal");
+  const options = known(given, [...TERMS, "renew", "requestId", "signal"]);
+  const { signal } = options;
+  checkSignal(signal);
   if (typeof callback !== "function") throw new TypeError("the callback must be a function");
   for (;;) {
     const lease = await campaign(options, acquire);

@@ -5,7 +5,7 @@ import type { Holder, LostReason } from "./types.ts";
 export type LeaseErrorCode =
   /** Somebody else has the lock, and the call was not to wait. */
   | "held"
-  /** The wait was longer than `waitMs`. */
+  /** The wait was longer than `waitMs`, and the store was heard meanwhile: where it was not, it is `unavailable`. */
   | "timeout"
   /** The lease ended otherwise than by its own release. */
   | "lost"
@@ -48,6 +48,9 @@ export interface LeaseErrorDetails {
 }
 
 export class LeaseError extends Error {
+  /** @internal */
+  static override readonly name = "LeaseError";
+
   override readonly name = "LeaseError";
   readonly code: LeaseErrorCode;
   /** Which argument, with `invalid_argument`. */
@@ -64,7 +67,7 @@ export class LeaseError extends Error {
     super(message, cause === undefined ? undefined : { cause });
     this.code = code;
     for (const [name, value] of Object.entries(rest)) {
-      if (value !== undefined) Object.assign(this, { [name]: value });
+      if (value !== undefined) (this as Record<string, unknown>)[name] = value;
     }
   }
 }
@@ -79,7 +82,15 @@ export function mayPass(code: LeaseErrorCode): boolean {
   return code === "unavailable" || code === "too_many_requests" || code === "too_slow";
 }
 
-export function unavailable(message: string, cause?: unknown): LeaseError {
+/** Whether it says that somebody else has the lock. */
+export function isTaken(error: unknown): boolean {
+  return error instanceof LeaseError && (error.code === "held" || error.code === "timeout");
+}
+
+export function unavailable(
+  message = "the lease store did not answer",
+  cause?: unknown,
+): LeaseError {
   return new LeaseError("unavailable", message, { cause });
 }
 

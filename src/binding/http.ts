@@ -1,5 +1,5 @@
 // The carrier from anywhere: JSON over HTTP.
-import { type Call, type Carrier, NoAnswer } from "./carrier.ts";
+import { type Call, type Carrier, NoAnswer, type Push } from "./carrier.ts";
 import { Timer } from "./clock.ts";
 import { invalid, isProblem, LeaseError, type LeaseErrorCode, unavailable } from "./errors.ts";
 import { Order } from "./order.ts";
@@ -9,16 +9,26 @@ import type { Fetch, HttpResponse } from "./types.ts";
 /** The shortest wait that takes a place in a queue. */
 const PLACE_MS = 1;
 
+/**
+ * A place in a queue outlives the ask for it by twice as much: who has heard nothing by then asks again. Or after twice
+ * what the last one took to be told of, where that is longer: a slow line would never have one.
+ */
+const PLACED_MS = 2_500;
+
 export class HttpCarrier implements Carrier {
   readonly #order = new Order();
   readonly #turnstile = new Turnstile();
   readonly #base: string;
+  /** As errors call it. */
+  readonly #store: string;
   readonly #fetch: Fetch;
   readonly #headers: Record<string, string>;
+  #placedInMs = 0;
 
   /** `base` as {@link baseOf} gives it. */
   constructor(base: string, fetch: Fetch, key?: string) {
     this.#base = base;
+    this.#store = `the lease store at ${base.slice(0, -SPACES.length)}`;
     this.#fetch = fetch;
     this.#headers = { accept: "application/json" };
     if (key !== undefined) this.#headers["authorization"] = `Bearer ${key}`;
@@ -26,7 +36,10 @@ export class HttpCarrier implements Carrier {
 
   call(call: Call): Promise<unknown> {
     const { space, op, lock, fields } = call;
-    if (call.inStep) return Promise.reject(noSocket());
+    if (call.inStep) {
+      const error = unavailable("changes are told over a WebSocket only, and there is none");
+      return Promise.reject(new NoAnswer(error, true));
+    }
     // Guarded by token and fence, and in a hurry.
     if (op === "renew") return this.#sendSome(call);
     const waitMs = op === "acquire" ? Number(fields["waitMs"] ?? 0) : 0;
@@ -39,10 +52,36 @@ export class HttpCarrier implements Carrier {
     const { space, lock, fields } = call;
     const start = performance.now();
     const place = { ...fields, waitMs: PLACE_MS };
-    const reply = await this.#order.run(space, lock, () => inTime(this.#sendSome(call, place)));
+    const reply = await this.#order.run(space, lock, () =>
+      this.#inTime(this.#sendSome(call, place)),
+    );
     if ((reply as { status?: unknown }).status !== "waiting") return reply;
+    // It has been heard that it waits, whatever becomes of the rest.
+    const { requestId } = fields;
+    call.listener.onPush(space, { push: "waiting", lock: lock!, requestId } as Push);
     const left = Math.ceil(waitMs - (performance.now() - start));
     return left > 0 ? this.#send(call, { ...fields, waitMs: left }) : reply;
+  }
+
+  #inTime<T>(reply: Promise<T>): Promise<T> {
+    const start = performance.now();
+    const timer = new Timer();
+    return new Promise((resolve, reject) => {
+      // An earlier one may be told of meanwhile, and then it is known how slow the line is.
+      const look = () => {
+        const limitMs = Math.max(PLACED_MS, 2 * this.#placedInMs);
+        const leftMs = start + limitMs - performance.now();
+        if (leftMs > 0) timer.set(leftMs, look);
+        else reject(new NoAnswer(unavailable(`${this.#store} did not answer`), false));
+      };
+      look();
+      reply
+        .then((reply) => {
+          this.#placedInMs = performance.now() - start;
+          resolve(reply);
+        }, reject)
+        .finally(() => timer.clear());
+    });
   }
 
   /** What is answered at once; who waits for long may not keep others from it. */
@@ -56,45 +95,56 @@ export class HttpCarrier implements Carrier {
     try {
       const [method, path, body] = requestOf(call, fields);
       const headers = { ...this.#headers };
-      if (body !== undefined) headers["content-type"] = "application/json";
-      const init = { method, headers, signal: call.signal, ...(body !== undefined && { body }) };
+      const init: Parameters<Fetch>[1] & { body?: string } = {
+        method,
+        headers,
+        signal: call.signal,
+      };
+      if (body !== undefined) {
+        headers["content-type"] = "application/json";
+        init.body = body;
+      }
       response = await this.#fetch(`${this.#base}/${path}`, init);
       text = await response.text();
     } catch (error) {
-      throw new NoAnswer(unavailable("the lease store could not be reached", error), false);
+      throw new NoAnswer(unavailable(`${this.#store} could not be reached`, error), false);
     }
     const reply = parse(text);
     // A lease store answers 409 with a reply: held, lost. Anybody may answer anything else.
-    if (isProblem(reply) || (response.status < 500 && isReply(reply))) return reply;
-    throw noAnswer(response.status);
+    if (isProblem(reply)) {
+      if (reply.code !== "unauthorized") return reply;
+      // It does not say whether it was given one.
+      const what = this.#headers["authorization"] ? "does not know this key" : "wants a key";
+      return { ...reply, detail: `${this.#store} ${what}` };
+    }
+    if (response.status < 500 && reply instanceof Object) return reply;
+    throw noAnswer(response.status, this.#store);
   }
 }
 
+const SPACES = "/v1/spaces";
+
 /** Where the spaces of a Worker are, of which the address without `/v1` was given. */
 export function baseOf(base: string | URL): string {
-  const url = URL.parse?.(base) ?? tryUrl(base);
+  let url: URL | undefined;
+  try {
+    url = new URL(base);
+  } catch {
+    // Refused with what is no address of a Worker.
+  }
   if (url?.protocol !== "http:" && url?.protocol !== "https:") {
     throw invalid("target", "a URL that starts with http:// or https://");
   }
   if (url.search || url.hash || url.username || url.password) {
     throw invalid("target", "a URL without a query, a fragment, a user's name or a password");
   }
-  return `${url.origin}${url.pathname.replace(/\/+$/, "")}/v1/spaces`;
+  return `${url.origin}${url.pathname.replace(/\/+$/, "")}${SPACES}`;
 }
 
 /** Anything else would not get into a header, and the error would show the key. */
 export function checkedKey(key: unknown): string | undefined {
   if (key === undefined || (typeof key === "string" && /^[\x21-\x7e]+$/.test(key))) return key;
   throw invalid("key", "printable ASCII without spaces");
-}
-
-/** For engines without `URL.parse`. */
-function tryUrl(base: string | URL): URL | null {
-  try {
-    return new URL(base);
-  } catch {
-    return null;
-  }
 }
 
 function requestOf(
@@ -118,36 +168,8 @@ function parse(text: string): unknown {
   }
 }
 
-function isReply(reply: unknown): boolean {
-  return typeof reply === "object" && reply !== null;
-}
-
-/** So long a place in a queue outlives the ask for it: who hears nothing asks again before. */
-const PLACED_MS = 2_500;
-
-async function inTime<T>(reply: Promise<T>): Promise<T> {
-  const timer = new Timer();
-  const late = new Promise<never>((_, reject) => {
-    const error = unavailable("the lease store did not answer in time");
-    timer.set(PLACED_MS, () => reject(new NoAnswer(error, false)));
-  });
-  try {
-    return await Promise.race([reply, late]);
-  } finally {
-    timer.clear();
-  }
-}
-
-/** Said where changes are asked for over HTTP. */
-function noSocket(): NoAnswer {
-  return new NoAnswer(
-    unavailable("changes are told over a WebSocket only, and there is none"),
-    true,
-  );
-}
-
 /** Something between us and the store answered in its stead, or something else is at that address. */
-function noAnswer(status: number): NoAnswer {
+function noAnswer(status: number, store: string): NoAnswer {
   const codes: Record<number, LeaseErrorCode> = {
     401: "unauthorized",
     403: "forbidden",
@@ -156,7 +178,7 @@ function noAnswer(status: number): NoAnswer {
   const mayPass = status >= 500 || status === 408 || status === 425 || status === 429;
   const error = new LeaseError(
     codes[status] ?? "unavailable",
-    `no lease store answered, but HTTP status ${status}`,
+    `${store} did not answer, but HTTP status ${status} came`,
   );
   return new NoAnswer(error, !mayPass);
 }

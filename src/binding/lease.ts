@@ -8,6 +8,9 @@ import type { Mode, Released } from "./types.ts";
  * {@link fence} to what it protects.
  */
 export class Lease {
+  /** What logs show, whatever became of it in a bundle. @internal */
+  static readonly name = "Lease";
+
   /** The name of the lock. */
   readonly lock: string;
   /**
@@ -106,6 +109,15 @@ export class Lease {
   } {
     const { lock, fence, mode, held, expiresAt } = this;
     return { lock, fence, mode, held, expiresAt };
+  }
+
+  /** As logs of Node, Deno, Bun and workerd show it. @internal */
+  [Symbol.for("nodejs.util.inspect.custom")](
+    _: unknown,
+    options: object,
+    inspect: (value: unknown, options: object) => string,
+  ): string {
+    return `Lease ${inspect(this.toJSON(), options)}`;
   }
 
   /** Releases. Never rejects: what could not be given back expires. */

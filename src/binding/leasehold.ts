@@ -1,13 +1,21 @@
 // The client.
-import { type Carrier, NoAnswer } from "./carrier.ts";
+import { type Call, type Carrier, NoAnswer } from "./carrier.ts";
 import { check, checkSpace, enter, mint } from "./core.ts";
 import { Timer } from "./clock.ts";
 import { Desk } from "./desk.ts";
 import { Driver, type Line } from "./driver.ts";
 import { elected } from "./elect.ts";
-import { errorOf, invalid, isProblem, LeaseError, mayPass, unavailable } from "./errors.ts";
+import {
+  errorOf,
+  invalid,
+  isProblem,
+  isTaken,
+  LeaseError,
+  mayPass,
+  unavailable,
+} from "./errors.ts";
 import { Lease } from "./lease.ts";
-import { checked, fieldsOf, known, scalar } from "./plain.ts";
+import { checked, checkSignal, fieldsOf, isWellFormed, known, scalar } from "./plain.ts";
 import { snapshot } from "./query.ts";
 import { isReplyTo } from "./replies.ts";
 import { requested } from "./request-all.ts";
@@ -27,9 +35,12 @@ import type {
   WatchOptions,
 } from "./types.ts";
 import { type Answered, Watcher } from "./watch.ts";
-import { asked, holding, isSignal } from "./web-locks.ts";
+import { asked, holding } from "./web-locks.ts";
 
 export type { Target };
+
+/** What is asked, whoever asks. */
+type Question = Omit<Call, "signal" | "listener">;
 
 /** How often a question that changes nothing is asked, and how far apart at least, ms. */
 const ATTEMPTS = 3;
@@ -41,8 +52,14 @@ const ANSWER_MS = 10_000;
 /** What a client can be set up with. */
 const OPTIONS = ["space", "key", "clientId", "fetch", "WebSocket"] as const;
 
+/** What a lease that was granted elsewhere is known by, and how to go on with it; and what else its `toJSON` gave. */
+const ATTACHING = ["lock", "token", "fence", "ttlMs", "renew", "mode", "held", "expiresAt"];
+
 /** A client of a lease store. */
 export class Leasehold {
+  /** @internal */
+  static readonly name = "Leasehold";
+
   readonly #carrier: Carrier;
   readonly #space: string | ((lock: string) => string);
   readonly #desk = new Desk();
@@ -52,8 +69,9 @@ export class Leasehold {
 
   /** Throws a LeaseError, `invalid_argument`, where an argument is wrong. Reaches for nothing yet. */
   constructor(target: Target, options: LeaseholdOptions = {}) {
-    const { space, clientId } = known(options, OPTIONS);
-    this.#carrier = carrierTo(target, options);
+    const given = known(options, OPTIONS);
+    const { space, clientId } = given;
+    this.#carrier = carrierTo(target, given);
     // The Rust half is started only where there is something to be judged.
     if (space !== undefined && typeof space !== "function") checkedSpace(space);
     this.#space = space ?? "default";
@@ -76,17 +94,20 @@ export class Leasehold {
     return this.#acquire(name, options);
   }
 
-  /** As {@link acquire}, but waits only if `waitMs` is given, and resolves with null where somebody else has the lock. */
+  /**
+   * As {@link acquire}, but waits only if `waitMs` is given, and resolves with null where the store says that
+   * somebody else has the lock. Where nothing was heard of the store it rejects with `unavailable`.
+   */
   async tryAcquire(name: string, options: AcquireOptions = {}): Promise<Lease | null> {
-    const { waitMs = 0 } = checked(options);
-    return this.#tryAcquire(name, { ...options, waitMs });
+    const { waitMs = 0, ...rest } = checked(options);
+    return this.#tryAcquire(name, { ...rest, waitMs } as AcquireOptions);
   }
 
   /**
    * Runs `callback` with the lease and gives it back, as `navigator.locks.request` does: same arguments,
-   * same errors, same result. A lease that is lost before the callback is done rejects with a LeaseError,
-   * `lost`, once the callback has ended or a second has passed; one that is stolen with an `AbortError` at once.
-   * An error of the callback's own wins.
+   * same errors, same result; but an option that does not exist is refused. A lease that is lost before the callback
+   * is done rejects with a LeaseError, `lost`, once the callback has ended or a second has passed; one that is stolen
+   * with an `AbortError` at once. An error of the callback's own wins.
    */
   request<T>(name: string, callback: (lease: Lease) => T): Promise<Awaited<T>>;
   request<T>(
@@ -98,6 +119,12 @@ export class Leasehold {
     name: string,
     options: RequestOptions & { readonly ifAvailable?: false | undefined },
     callback: (lease: Lease) => T,
+  ): Promise<Awaited<T>>;
+  /** Not to be called: by it this is a `LockManager` to TypeScript. The options of that exclude each other untyped. */
+  request<T>(
+    name: string,
+    options: never,
+    callback: (lease: Lease | null) => T,
   ): Promise<Awaited<T>>;
   request<T>(
     name: string,
@@ -155,7 +182,7 @@ export class Leasehold {
 
   /** Who holds what and who waits for what in the client's space, as `navigator.locks.query` says it. */
   async query(options: { readonly space?: string | undefined } = {}): Promise<LockManagerSnapshot> {
-    const space = this.#spaceOr(checked(options).space);
+    const space = this.#spaceOr(known(options, ["space"]).space);
     return snapshot((op, lock, fields) => this.#ask(op, space, lock, fields));
   }
 
@@ -169,7 +196,7 @@ export class Leasehold {
    */
   watch(options: WatchOptions = {}): AsyncGenerator<Change, void, void> {
     const { signal, space: given, ...rest } = checked(options);
-    if (signal !== undefined && !isSignal(signal)) throw invalid("signal", "an AbortSignal");
+    checkSignal(signal);
     const space = this.#spaceOr(given);
     const fields = fieldsOf(rest);
     enter(() => check("watch", null, fields));
@@ -177,13 +204,15 @@ export class Leasehold {
   }
 
   /**
-   * Goes on with a lease that was granted elsewhere: another process, another client. It is not `held` until
-   * its first renewal, which starts by itself unless `renew` is false.
+   * Goes on with a lease that was granted elsewhere: another process, or another client, whose {@link Lease} may be
+   * given as it is. It is not `held` until its first renewal, which starts by itself unless `renew` is false.
    *
    * Throws a LeaseError, `invalid_argument`.
    */
-  attach(options: AttachOptions): Lease {
-    const { lock, renew, token, fence, ttlMs } = checked(options);
+  attach(options: AttachOptions | Lease): Lease {
+    const given =
+      options instanceof Lease ? { ...options.toJSON(), token: options.token } : options;
+    const { lock, renew, token, fence, ttlMs } = known<AttachOptions>(given, ATTACHING);
     const fields = fieldsOf({ token, fence, ttlMs });
     const driver = Driver.attach(this.#line(lock), fields as { fence: unknown }, renewalOf(renew));
     const lease = new Lease(driver);
@@ -235,17 +264,17 @@ export class Leasehold {
     signal?.throwIfAborted();
     const { watchers } = this.#desk;
     const watcher = new Watcher(space, prefix, {
-      ask: (op, fields) => this.#askInStep(op, space, fields),
+      ask: (op, fields, ask) => this.#askOnce({ space, op, fields, inStep: true }, ask),
       leave: () => {
         watchers.delete(watcher);
         const isWatched = [...watchers].some(
           (other) => other.space === space && other.prefix === prefix,
         );
         // Nobody waits for that: it is enough if it works.
-        if (!isWatched && !this.#isClosed) void this.#askInStep("unwatch", space, fields);
+        if (isWatched || this.#isClosed) return;
+        void this.#askOnce({ space, op: "unwatch", fields: { prefix }, inStep: true });
       },
     });
-    const fields = prefix === "" ? {} : { prefix };
     const onAbort = () => watcher.end(signal?.reason);
     signal?.addEventListener("abort", onAbort, { once: true });
     watchers.add(watcher);
@@ -258,19 +287,11 @@ export class Leasehold {
     }
   }
 
-  #askInStep(op: string, space: string, fields: Record<string, unknown>): Promise<Answered> {
-    const { signal } = new AbortController();
-    const call = { space, op, fields, signal, listener: this.#desk, inStep: true };
-    return answer(this.#carrier, call);
-  }
-
   async #tryAcquire(name: string, options: AcquireOptions): Promise<Lease | null> {
     try {
       return await this.#acquire(name, options);
     } catch (error) {
-      const isTaken =
-        error instanceof LeaseError && (error.code === "held" || error.code === "timeout");
-      if (isTaken) return null;
+      if (isTaken(error)) return null;
       throw error;
     }
   }
@@ -278,7 +299,7 @@ export class Leasehold {
   #acquire(name: string, options: AcquireOptions): Promise<Lease> {
     return new Promise((resolve, reject) => {
       const { signal, waitMs, renew, ...rest } = checked(options);
-      if (signal !== undefined && !isSignal(signal)) throw invalid("signal", "an AbortSignal");
+      checkSignal(signal);
       signal?.throwIfAborted();
       const fields = {
         token: mint(),
@@ -349,34 +370,43 @@ export class Leasehold {
     fields: Record<string, unknown>,
   ): Promise<unknown> {
     enter(() => check(op, lock ?? null, fields));
-    const ask = new AbortController();
-    this.#asks.add(ask);
+    const call = { space, op, fields, ...(lock !== undefined && { lock }) };
+    for (let left = op === "revoke" ? 1 : ATTEMPTS; ; left -= 1) {
+      const [reply, error, isFinal] = await this.#askOnce(call);
+      if (this.#isClosed) throw closed();
+      if (!error) return reply;
+      if (isFinal || left === 1) throw error;
+      await new Promise((resolve) => setTimeout(resolve, PAUSE_MS * (1 + Math.random())));
+      if (this.#isClosed) throw closed();
+    }
+  }
+
+  /** Gives up after a while, or when `ask` aborts, and then so does what carries it. Never rejects. */
+  async #askOnce(call: Question, ask = new AbortController()): Promise<Answered> {
+    const { signal } = ask;
+    const late = new Promise<never>((_, reject) => {
+      signal.addEventListener("abort", () => reject());
+    });
     const timer = new Timer();
+    timer.set(ANSWER_MS, () => ask.abort());
+    this.#asks.add(ask);
     try {
-      for (let left = op === "revoke" ? 1 : ATTEMPTS; ; left -= 1) {
-        const call = {
-          space,
-          op,
-          fields,
-          signal: ask.signal,
-          listener: this.#desk,
-          ...(lock !== undefined && { lock }),
-        };
-        const late = new Promise<Answered>((resolve) => {
-          const end = () =>
-            resolve([undefined, unavailable("the lease store did not answer"), false]);
-          timer.set(ANSWER_MS, end);
-          ask.signal.addEventListener("abort", end, { once: true });
-        });
-        const [reply, error, isFinal] = await Promise.race([answer(this.#carrier, call), late]);
-        if (this.#isClosed) throw closed();
-        if (!error) return reply;
-        if (isFinal || left === 1) throw error;
-        await new Promise<void>((resolve) => timer.set(PAUSE_MS * (1 + Math.random()), resolve));
+      const answer = this.#carrier.call({ ...call, signal, listener: this.#desk });
+      const reply = await Promise.race([answer, late]);
+      if (isProblem(reply)) return [reply, errorOf(reply), !mayPass(reply.code)];
+      if (isReplyTo(call, reply)) {
+        // What a socket tells its replies apart by is nobody else's.
+        const { id: _, ...rest } = reply as { id?: unknown };
+        return [rest];
       }
+      return [undefined, unavailable("the lease store's answer was not understood")];
+    } catch (error) {
+      if (error instanceof NoAnswer) return [undefined, error.error, error.isFinal];
+      return [undefined, unavailable(undefined, error)];
     } finally {
       timer.clear();
       this.#asks.delete(ask);
+      ask.abort();
     }
   }
 }
@@ -388,26 +418,10 @@ function closed(): LeaseError {
   return new LeaseError("closed", "this client was closed");
 }
 
-async function answer(carrier: Carrier, call: Parameters<Carrier["call"]>[0]): Promise<Answered> {
-  try {
-    const reply = await carrier.call(call);
-    if (isProblem(reply)) return [reply, errorOf(reply), !mayPass(reply.code)];
-    if (isReplyTo(call.op, reply)) {
-      // What a socket tells its replies apart by is nobody else's.
-      const { id: _, ...rest } = reply as { id?: unknown };
-      return [rest];
-    }
-    return [undefined, unavailable("the lease store's answer was not understood"), false];
-  } catch (error) {
-    if (error instanceof NoAnswer) return [undefined, error.error, error.isFinal];
-    return [undefined, unavailable("the lease store did not answer", error), false];
-  }
-}
-
 function checkedSpace(space: unknown): string {
-  const name = typeof space === "string" ? scalar(space) : null;
-  enter(() => checkSpace((name ?? "") as string));
-  return name as string;
+  const name = typeof space === "string" && isWellFormed(space) ? space : "";
+  enter(() => checkSpace(name));
+  return name;
 }
 
 function checkedClientId(clientId: unknown): string {

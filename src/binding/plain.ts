@@ -20,13 +20,25 @@ export function checked<T>(options: T): T & object {
   throw invalid("options", "an object");
 }
 
-/** Options of which none but these may be given: one that is misspelt is not overlooked. */
-export function known<T>(options: T, names: readonly (keyof T & string)[]): T & object {
-  for (const [name, value] of Object.entries(checked(options))) {
-    const isKnown = (names as readonly string[]).includes(name) || value === undefined;
+/** A copy of options of which none but these may be given: one that is misspelt is not overlooked. */
+export function known<T>(options: T, names: readonly string[]): T & object {
+  const given = { ...checked(options) };
+  for (const [name, value] of Object.entries(given)) {
+    const isKnown = names.includes(name) || value === undefined;
     if (!isKnown) throw invalid(name, "left out: there is no such option");
   }
-  return options as T & object;
+  return given;
+}
+
+/** What a lease is to be like, whoever asks for it. */
+export const TERMS = ["ttlMs", "info", "maxHoldMs", "lockDelayMs", "token"] as const;
+
+export function isSignal(value: unknown): value is AbortSignal {
+  return typeof (value as AbortSignal | null)?.throwIfAborted === "function";
+}
+
+export function checkSignal(signal: unknown): void {
+  if (signal !== undefined && !isSignal(signal)) throw invalid("signal", "an AbortSignal");
 }
 
 /** A string, number or boolean; null for anything else. */

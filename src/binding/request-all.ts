@@ -1,5 +1,5 @@
 // Several locks at once.
-import { invalid, LeaseError } from "./errors.ts";
+import { invalid, isTaken } from "./errors.ts";
 import type { Lease } from "./lease.ts";
 import type { AcquireOptions } from "./types.ts";
 import { asked, holding } from "./web-locks.ts";
@@ -10,8 +10,10 @@ export async function requested(
   acquire: (name: string, options: AcquireOptions) => Promise<Lease>,
 ): Promise<unknown> {
   if (!Array.isArray(names)) throw invalid("names", "an array of names");
-  // One by one for what is wrong with a name; the options and the callback are those of all.
-  const all = (names.length > 0 ? names : ["none"]).map((name) => asked([name, ...rest]));
+  // One by one for what is wrong with a name; the options and the callback are those of all, and judged once.
+  const all = (names.length > 0 ? names : ["none"]).map((name, at) =>
+    asked([name, ...(at > 0 ? [() => {}] : rest)]),
+  );
   const { options, ifAvailable, callback } = all[0]!;
   const wanted = names.length > 0 ? all.map(({ name }) => name) : [];
   const leases = new Map<string, Lease>();
@@ -24,9 +26,7 @@ export async function requested(
     }
   } catch (error) {
     await giveBack(leases);
-    const isTaken =
-      error instanceof LeaseError && (error.code === "held" || error.code === "timeout");
-    if (ifAvailable && isTaken) return callback(null);
+    if (ifAvailable && isTaken(error)) return callback(null);
     throw error;
   }
   return holding([...leases.values()], () =>
@@ -39,7 +39,7 @@ export async function requested(
 /** What is left of the time for all of them, and never nothing: that would be another kind of ask. */
 function left(deadline: number, waitMs: unknown): unknown {
   // What is no such length is refused as it is.
-  if (typeof waitMs !== "number" || !Number.isSafeInteger(waitMs) || waitMs <= 0) return waitMs;
+  if (!Number.isSafeInteger(waitMs) || (waitMs as number) <= 0) return waitMs;
   return Math.max(1, Math.ceil(deadline - performance.now()));
 }
 

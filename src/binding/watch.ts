@@ -6,8 +6,8 @@ import type { Change, Listing, LockChange } from "./types.ts";
 
 /** What a watcher needs of its client. */
 export interface Source {
-  /** Asks once. Never rejects. */
-  ask(op: string, fields: Record<string, unknown>): Promise<Answered>;
+  /** Asks once, until `asking` aborts at the latest. Never rejects. */
+  ask(op: string, fields: Record<string, unknown>, asking: AbortController): Promise<Answered>;
   /** Nothing more is wanted of `watcher`. */
   leave(watcher: Watcher): void;
 }
@@ -117,14 +117,15 @@ export class Watcher {
 
   async #ask(op: string, fields: Record<string, unknown>): Promise<Answered> {
     const round = this.#round;
-    const prefix = this.prefix === "" ? {} : { prefix: this.prefix };
     let answered: Answered | undefined;
-    void this.#source.ask(op, { ...prefix, ...fields }).then((answer) => {
+    const asking = new AbortController();
+    void this.#source.ask(op, { prefix: this.prefix, ...fields }, asking).then((answer) => {
       answered = answer;
       if (!answer[1] && round === this.#round && !this.#end) this.#fill(answer[0] as Listing);
       this.#wake();
     });
     while (!answered && !this.#end && round === this.#round) await this.#awake(Infinity);
+    asking.abort();
     this.#throwIfOver();
     return answered ?? [{}];
   }

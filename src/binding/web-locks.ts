@@ -2,6 +2,7 @@
 // `request`, and what leases make of it.
 import { LeaseError, lost } from "./errors.ts";
 import type { Lease } from "./lease.ts";
+import { isSignal } from "./plain.ts";
 import type { AcquireOptions, RequestOptions } from "./types.ts";
 
 export interface Asked {
@@ -11,25 +12,23 @@ export interface Asked {
   readonly callback: (lease: Lease | null) => unknown;
 }
 
-/** Members that Web IDL converts; the others are those of {@link AcquireOptions} and judged as such. */
-const OURS = [
-  "ttlMs",
-  "waitMs",
-  "limit",
-  "info",
-  "maxHoldMs",
-  "lockDelayMs",
-  "renew",
-  "token",
-  "requestId",
-] as const;
-
-/** Converts and checks the arguments in the order of the specification, and throws what it says. */
+/**
+ * Converts and checks the arguments in the order of the specification, and throws what it says. Members of the
+ * options that it does not know are those of {@link AcquireOptions}, and judged as such: none is overlooked.
+ */
 export function asked(rest: readonly unknown[]): Asked {
   if (rest.length < 2) throw new TypeError("request needs a name and a callback");
   const name = text(rest[0]);
-  const [given, callback] = rest.length === 2 ? [undefined, rest[1]] : [rest[1], rest[2]];
-  const { ifAvailable, mode, signal, steal, ...ours } = converted(given);
+  const [given, callback] = rest.length === 2 ? [{}, rest[1]] : [rest[1] ?? {}, rest[2]];
+  if (typeof given !== "object" && typeof given !== "function") {
+    throw new TypeError("the options must be an object");
+  }
+  // As Web IDL does: in this order, and each once.
+  const { ifAvailable, mode: sharing = "exclusive", signal, steal, ...ours } = given as Untyped;
+  const mode = text(sharing);
+  if (mode !== "exclusive" && mode !== "shared") throw new TypeError(`there is no mode "${mode}"`);
+  if (signal !== undefined && !isSignal(signal))
+    throw new TypeError("signal must be an AbortSignal");
   if (typeof callback !== "function") throw new TypeError("the callback must be a function");
   const notSupported = (message: string) => new DOMException(message, "NotSupportedError");
   if (name.startsWith("-")) throw notSupported("names that start with - are reserved");
@@ -38,49 +37,21 @@ export function asked(rest: readonly unknown[]): Asked {
   if (signal && (steal || ifAvailable)) {
     throw notSupported("a request that does not wait takes no signal");
   }
-  const options = {
-    ...ours,
-    mode,
-    signal,
-    ...(steal && { steal }),
-    ...(ifAvailable && { waitMs: 0 }),
-  };
+  const waitMs = ifAvailable ? 0 : ours.waitMs;
   return {
     name,
-    options: options as AcquireOptions,
-    ifAvailable,
+    options: { ...ours, mode, signal, waitMs, steal: steal ? true : undefined } as AcquireOptions,
+    ifAvailable: !!ifAvailable,
     callback: callback as Asked["callback"],
   };
 }
+
+type Untyped = { readonly [Name in keyof RequestOptions]: unknown };
 
 /** As Web IDL converts a DOMString. */
 function text(value: unknown): string {
   if (typeof value === "symbol") throw new TypeError("the name must be a string");
   return String(value);
-}
-
-/** As Web IDL converts the dictionary: members are read once, in this order, and others are not looked at. */
-function converted(given: unknown) {
-  if (given === undefined || given === null) {
-    return { ifAvailable: false, mode: "exclusive", signal: undefined, steal: false };
-  }
-  if (typeof given !== "object" && typeof given !== "function") {
-    throw new TypeError("the options must be an object");
-  }
-  const options = given as { [Name in keyof RequestOptions]: unknown };
-  const ifAvailable = Boolean(options.ifAvailable);
-  const mode = options.mode === undefined ? "exclusive" : text(options.mode);
-  if (mode !== "exclusive" && mode !== "shared") throw new TypeError(`there is no mode "${mode}"`);
-  const signal = options.signal;
-  if (signal !== undefined && !isSignal(signal))
-    throw new TypeError("signal must be an AbortSignal");
-  const steal = Boolean(options.steal);
-  const ours = Object.fromEntries(OURS.map((name) => [name, options[name]]));
-  return { ...ours, ifAvailable, mode, signal, steal };
-}
-
-export function isSignal(value: unknown): value is AbortSignal {
-  return typeof (value as AbortSignal | null)?.throwIfAborted === "function";
 }
 
 /**

@@ -25,6 +25,9 @@ type Statement<Database extends D1Like> = Parameters<Database["batch"]>[0][numbe
 type Results<Database extends D1Like> = Awaited<ReturnType<Database["batch"]>>;
 
 export class D1Fence<Database extends D1Like> {
+  /** @internal */
+  static readonly name = "D1Fence";
+
   readonly #database: Database;
   readonly #sql: FenceSql;
 

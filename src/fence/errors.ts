@@ -17,6 +17,9 @@ export interface FenceErrorDetails {
 }
 
 export class FenceError extends Error {
+  /** What logs show, whatever became of it in a bundle. @internal */
+  static override readonly name = "FenceError";
+
   override readonly name = "FenceError";
   readonly code: FenceErrorCode;
   /** Which argument, with `invalid_argument`. */

@@ -1,7 +1,7 @@
 // The guard of what is in this process.
 import { stale } from "./errors.ts";
 import { admits, type Fenced, fenceOf, nameOf } from "./fence.ts";
-import { type Synchronous, synchronous } from "./sqlite.ts";
+import { checkWrite, type Synchronous, synchronous } from "./sqlite.ts";
 
 /**
  * Guards what is kept in memory: a cache, a map, a connection to a device. It keeps one number per name for as
@@ -12,6 +12,9 @@ export function memoryFence(): MemoryFence {
 }
 
 export class MemoryFence {
+  /** @internal */
+  static readonly name = "MemoryFence";
+
   readonly #newest = new Map<string, number>();
 
   /**
@@ -29,6 +32,7 @@ export class MemoryFence {
 
   /** Admits, then calls `write`, which must not be asynchronous, and returns what it returns. */
   run<T>(name: string, lease: Fenced, write: () => Synchronous<T>): T {
+    checkWrite(write);
     this.admit(name, lease);
     return synchronous(write());
   }

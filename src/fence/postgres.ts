@@ -68,6 +68,9 @@ interface Driver {
 }
 
 export class PostgresFence<Transaction> {
+  /** @internal */
+  static readonly name = "PostgresFence";
+
   readonly #database: unknown;
   readonly #sql: FenceSql;
   readonly #driver: Driver;

@@ -34,6 +34,9 @@ export function r2Fence<Bucket extends R2Like>(bucket: Bucket): R2Fence<Bucket> 
 }
 
 export class R2Fence<Bucket extends R2Like> {
+  /** @internal */
+  static readonly name = "R2Fence";
+
   readonly #bucket: Bucket;
 
   /** @internal */
@@ -82,7 +85,11 @@ export class R2Fence<Bucket extends R2Like> {
     mostPuts: number,
   ): Promise<Put<Bucket>> {
     const fence = fenceOf(lease);
-    const { customMetadata } = (options ?? {}) as { customMetadata?: Record<string, string> };
+    const { customMetadata, onlyIf } = (options ?? {}) as {
+      customMetadata?: Record<string, string>;
+      onlyIf?: unknown;
+    };
+    if (onlyIf !== undefined) throw invalid("onlyIf", "left out: the condition is the guard's");
     let puts = 0;
     for (let tries = 0; tries < 2 * MOST_TRIES && puts < mostPuts; tries += 1) {
       const seen = await this.#settled(key);

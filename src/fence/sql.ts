@@ -26,10 +26,17 @@ export interface FenceSql {
 
 /** The statements in the words of Postgres, or of SQLite, a Durable Object's and D1 included. */
 export function fenceSql(dialect: "postgres" | "sqlite", options: TableOptions = {}): FenceSql {
-  const [integer, suffix, name, fence] = {
+  const words = {
     postgres: ["BIGINT", "", "$1", "$2"],
     sqlite: ["INTEGER", " WITHOUT ROWID", "?", "?"],
   }[dialect];
+  if (!words) throw invalid("dialect", '"postgres" or "sqlite"');
+  const [integer, suffix, name, fence] = words;
+  if (typeof options !== "object" || options === null) throw invalid("options", "an object");
+  for (const [name, value] of Object.entries(options)) {
+    const isKnown = name === "table" || value === undefined;
+    if (!isKnown) throw invalid(name, "left out: there is no such option");
+  }
   const table = quoted(options.table ?? "leasehold_fences");
   const upsert = `INSERT INTO ${table} AS seen (name, fence) VALUES (${name}, ${fence})
 ON CONFLICT (name) DO UPDATE SET fence =`;

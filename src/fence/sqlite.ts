@@ -60,6 +60,9 @@ interface Driver<Handle> {
 }
 
 export class SqliteFence<Handle> {
+  /** @internal */
+  static readonly name = "SqliteFence";
+
   readonly #sql: FenceSql;
   readonly #driver: Driver<Handle>;
 
@@ -88,10 +91,11 @@ export class SqliteFence<Handle> {
    * Admits and writes in one transaction. `write` is given the database and must not be asynchronous; what it
    * throws undoes everything and is thrown again. Returns what `write` returns.
    *
-   * Throws as {@link admit} does, before `write` is called.
+   * Throws as {@link admit} does, before `write` is called; and a TypeError where that is asynchronous.
    */
   run<T>(name: string, lease: Fenced, write: (database: Handle) => Synchronous<T>): T {
     const [checked, fence] = [nameOf(name), fenceOf(lease)];
+    checkWrite(write);
     return this.#driver.transaction(() => {
       this.#admit(checked, fence);
       return synchronous(write(this.#driver.handle));
@@ -109,11 +113,23 @@ export class SqliteFence<Handle> {
 /** What a promise brings would come too late: by then a newer fence may have been admitted. */
 export type Synchronous<T> = T extends PromiseLike<unknown> ? never : T;
 
+/** Before it has written anything: what it does after its first `await` nobody could undo. */
+export function checkWrite(write: unknown): void {
+  // Async functions have such a tag, and generators, which would do nothing at all; ordinary functions have none.
+  if (typeof write !== "function" || Symbol.toStringTag in write) throw asynchronous();
+}
+
 export function synchronous<T>(result: Synchronous<T>): T {
   if (typeof (result as { then?: unknown } | null | undefined)?.then === "function") {
-    throw new TypeError("what writes must not be asynchronous here");
+    // How it ends is of no use to anybody. Other thenables than promises may not have begun: asking would begin them.
+    if (result instanceof Promise) result.catch(() => {});
+    throw asynchronous();
   }
   return result;
+}
+
+function asynchronous(): TypeError {
+  return new TypeError("what writes must be a function that is not asynchronous");
 }
 
 function attempt(action: () => unknown): void {

@@ -18,6 +18,7 @@ async fn fetch(request: Request, env: Env, _: Context) -> Result<Response> {
         "/count" => Response::ok(count(&leases).await?.to_string()),
         "/refused" => told(refused(&leases).await),
         "/timed-out" => told(timed_out(&leases).await),
+        "/unheard" => told(unheard(&Leases::new(&env, "DEAF")?).await),
         "/renewed" => told(renewed(&leases).await),
         "/revoked" => told(revoked(&leases).await),
         "/fence" => Response::ok(leases.hold("e", Ask::default(), async |lease| lease.fence()).await?.to_string()),
@@ -45,6 +46,12 @@ async fn refused(leases: &Leases) -> std::result::Result<&'static str, Denied> {
 async fn timed_out(leases: &Leases) -> std::result::Result<&'static str, Denied> {
     let a_moment = Ask { patience: Patience::For(100), ..Ask::default() };
     leases.hold("b", Ask::default(), async |_| leases.hold("b", a_moment, async |_| "not run").await).await?
+}
+
+/// Asks a store that answers nothing.
+async fn unheard(leases: &Leases) -> std::result::Result<&'static str, Denied> {
+    let a_moment = Ask { patience: Patience::For(100), ..Ask::default() };
+    leases.hold("a", a_moment, async |_| "not run").await
 }
 
 /// Works for three times as long as a lease lasts.

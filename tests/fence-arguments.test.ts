@@ -1,0 +1,37 @@
+// What the guards are set up with is judged before anything is asked of a database.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import {
+  d1Fence,
+  durableObjectFence,
+  fenceSql,
+  postgresFence,
+  r2Fence,
+  sqliteFence,
+} from "leasehold/fence";
+
+/** Nothing is asked of it. */
+const database = { unsafe: undefined } as never;
+
+function refuses(field: string, attempt: () => unknown): void {
+  assert.throws(attempt, { name: "FenceError", code: "invalid_argument", field }, String(attempt));
+}
+
+test("an option that does not exist was overlooked", async () => {
+  const guards = [
+    (options: object) => sqliteFence(database, options),
+    (options: object) => durableObjectFence(database, options),
+    (options: object) => d1Fence(database, options),
+    (options: object) => postgresFence(database, options),
+    (options: object) => fenceSql("postgres", options),
+  ];
+  for (const guard of guards) {
+    guard({ table: "fences", other: undefined });
+    refuses("tables", () => guard({ tables: "fences" }));
+    refuses("options", () => guard(null as never));
+  }
+  refuses("dialect", () => fenceSql("mysql" as never));
+  const condition = { onlyIf: { etagMatches: "e" } };
+  const put = r2Fence(database).put("a", 1, "text" as never, condition as never);
+  await assert.rejects(put, { code: "invalid_argument", field: "onlyIf" });
+});
