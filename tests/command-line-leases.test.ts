@@ -1,7 +1,7 @@
 // The commands of `leasehold` that ask a lease store for one thing, against one on workerd.
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
-import { readFile, writeFile } from "node:fs/promises";
+import { readdir, readFile, stat, writeFile } from "node:fs/promises";
 import { after, before, describe, test } from "node:test";
 import { promisify } from "node:util";
 import { Folder, Leasehold, leasehold, oldestNode } from "./support/command-line.ts";
@@ -57,7 +57,7 @@ describe("leasehold acquire, renew, release", { concurrency: 4 }, () => {
     ]) {
       const lost = await call(words, env);
       assert.equal(lost.code, 75);
-      assert.match(lost.stderr, /^leasehold: the lease (was over before|is lost): released\n$/);
+      assert.match(lost.stderr, /^leasehold: the lease is lost: released; .*acquire it anew\n$/);
     }
   });
 
@@ -265,6 +265,127 @@ describe("what leasehold keeps to itself", { concurrency: 4 }, () => {
 });
 
 describe("what goes wrong with leasehold", { concurrency: 4 }, () => {
+  test("every refusal says by whom, why, and what to do next", async () => {
+    const [reader, locker] = [makeKey("reader", ["read"]), makeKey("locker", ["lock"])];
+    const LEASEHOLD_KEYS = secretOf([reader, locker]);
+    await using closed = await Workerd.start({ variables: { LEASEHOLD_KEYS } });
+    const bounds = { LEASEHOLD_OPEN: "true", LEASEHOLD_LOCKS_PER_SPACE: "1" };
+    await using small = await Workerd.start({ variables: bounds });
+    await using nobody = await Workerd.start();
+    await nobody.kill();
+    await new Store(small).hold("only");
+    await store.hold("refused", { ttlMs: 600_000, clientId: "she" });
+    await store.hold("counted", { ttlMs: 600_000, mode: "shared", limit: 2 });
+
+    const [at, keyed, full, gone] = [workerd, closed, small, nobody].map(({ url }) => url);
+    const proof = ["--token", "t", "--fence", "1"];
+    const cases: readonly (readonly [
+      words: readonly string[],
+      url: string | undefined,
+      key: string | undefined,
+      code: number,
+      says: string,
+    ])[] = [
+      [
+        ...([["ls"], gone, undefined, 69] as const),
+        `no answer from ${gone}: the lease store could not be reached (connect ECONNREFUSED 127.0.0.1:*); see that it runs there, or give another with --url or LEASEHOLD_URL`,
+      ],
+      [
+        ...([["run", "a", "-w", "0.2", "--", "true"], gone, undefined, 69] as const),
+        `no answer from ${gone}: *; see that it runs there, or give another with --url or LEASEHOLD_URL`,
+      ],
+      [
+        ...([["ls"], "http://no.such.invalid", undefined, 69] as const),
+        "no answer from http://no.such.invalid: * (getaddrinfo E*); see that it runs there, *",
+      ],
+      [
+        ...([["ls"], `${at}/elsewhere`, undefined, 69] as const),
+        `there is no lease store at ${at}/elsewhere; see that it runs there, or give another with --url *`,
+      ],
+      [
+        ...([["ls"], keyed, undefined, 77] as const),
+        `the lease store at ${keyed} wants a key: set LEASEHOLD_KEY, or give --key-file`,
+      ],
+      [
+        ...([["ls"], keyed, "wrong", 77] as const),
+        `the lease store at ${keyed} does not know this key: ask who runs it for one`,
+      ],
+      [
+        ...([["acquire", "a"], keyed, reader.key, 77] as const),
+        'the key may not do that in the space default, it takes the right "lock" *: give another key, or --space',
+      ],
+      [
+        ...([["revoke", "a"], keyed, locker.key, 77] as const),
+        'the key may not do that in the space default, it takes the right "admin" *: give another key, or --space',
+      ],
+      [
+        ...([["acquire", "another", "-n"], full, undefined, 69] as const),
+        `space full, at ${full}: try again when locks have come free: those in use go on`,
+      ],
+      [
+        ...([["acquire", "refused", "-n", "-E", "9"], at, undefined, 9] as const),
+        "somebody else has the lock; fence *  exclusive  she, * left: --wait waits for it",
+      ],
+      [
+        ...([["acquire", "refused", "-w", "0.1"], at, undefined, 1] as const),
+        "the lock was not to be had in time: inspect shows who has it, --wait waits longer",
+      ],
+      [
+        ...([["acquire", "counted", "--limit", "3", "-n"], at, undefined, 64] as const),
+        "--limit must be that of those who hold it: *",
+      ],
+      [
+        ...([["renew", "refused", ...proof], at, undefined, 75] as const),
+        "the lease is lost: the store does not know it; look at the lock, --space, --token and --fence",
+      ],
+      [
+        ...([["run", "a", "--", "no-such-command"], at, undefined, 127] as const),
+        "no-such-command cannot be run (ENOENT): see that it is there, and executable",
+      ],
+    ];
+    const literal = (text: string) => text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
+    for (const [words, url, key, code, says] of cases) {
+      const env = key === undefined ? {} : { LEASEHOLD_KEY: key };
+      const ended = await leasehold(words, { url: url!, env });
+      const [first] = ended.stderr.split("\n");
+      const pattern = says.split("*").map(literal).join(".*");
+      assert.match(first!, new RegExp(`^leasehold: ${pattern}$`), words.join(" "));
+      assert.equal(ended.code, code, words.join(" "));
+    }
+  });
+
+  test("who waits for a store that is not there is told so, while it waits", async () => {
+    await using nobody = await Workerd.start();
+    await nobody.kill();
+    for (const words of [["run", "a", "--", "true"], ["acquire", "a"], ["watch"]]) {
+      await using one = new Leasehold(words, nobody);
+      const says = `leasehold: no answer from ${nobody.url} (connect ECONNREFUSED `;
+      await until(async () => one.stderr.startsWith(says), 20_000);
+      assert.equal(one.process.exitCode, null);
+    }
+  });
+
+  test("a key that cannot be printed, or whose entry cannot be written, spoils no file", async () => {
+    await using folder = await Folder.create();
+    const keys = folder.file("keys.json");
+    const make = `"${process.execPath}" dist/command-line.js key`;
+    const call = (id: string, around: (line: string) => string) => {
+      const line = around(`${make} ${id} --spaces a --allow read --keys ${keys}`);
+      return promisify(execFile)("bash", ["-c", line]).catch((error) => error);
+    };
+    const unprinted = await call("a", (line) => `${line} > /dev/full`);
+    assert.equal(unprinted.code, 74);
+    assert.equal((await call("a", (line) => line)).code, undefined);
+    const before = await readFile(keys, "utf8");
+    assert.equal((await stat(keys)).mode & 0o777, 0o600);
+    // A file may have no byte, as on a full disk.
+    const unwritten = await call("b", (line) => `ulimit -f 0; ${line}`);
+    assert.equal(unwritten.code, 74);
+    assert.match(unwritten.stderr, /^leasehold: --keys cannot be written, and that key counts /);
+    assert.equal(await readFile(keys, "utf8"), before);
+    assert.deepEqual(await readdir(folder.path), ["keys.json"]);
+  });
+
   test("no lease store answers", async () => {
     const nowhere = { url: "http://127.0.0.1:9" };
     for (const words of [
@@ -294,24 +415,35 @@ describe("what goes wrong with leasehold", { concurrency: 4 }, () => {
       [["run", "a", "b", "--", "true"], /one word too many: b/],
       [["run", "a", "-c", "true", "--", "true"], /--command and -- command/],
       [["run", "..", "--", "true"], /<lock> must be 1 to 512 bytes/],
-      [run("--bogus"), /--bogus/],
-      [run("--wait"), /--wait/],
+      [run("--bogus"), /there is no option --bogus: what is of the command stands after --/],
+      [["run", "a", "ls", "-l"], /there is no option -l: what is of the command stands after --/],
+      [["ls", "-w"], /there is no option -w\n/],
+      [run("--wait"), /--wait needs a value: <duration>/],
+      [run("-w", "-5"), /--wait must be a duration/],
+      [
+        run("--wait", "--ttl", "5"),
+        /--wait needs a value, and --ttl looks like an option: --wait=</,
+      ],
       [run("-w", "soon"), /--wait must be a duration/],
       [run("-w", "0.0001"), /--wait must be a duration/],
       [run("-w", "1", "-n"), /--nonblock and --wait/],
-      [run("-n", "--shared=yes"), /--shared/],
+      [run("-n", "--shared=yes"), /--shared takes no value/],
       [run("-s", "-x"), /--exclusive and --shared/],
       [run("-x", "--limit", "2"), /--exclusive and --limit/],
       [run("--limit", "0"), /--limit must be an integer from 1/],
       [run("--limit", "two"), /--limit must be a whole number/],
       [run("-E", "256"), /--conflict-exit-code must be an exit code/],
-      [run("--ttl", "10ms"), /--ttl must be an integer from 50/],
-      [run("--ttl", "2d"), /--ttl must be an integer from 50/],
+      [run("--ttl", "10ms"), /--ttl must be a duration from 50ms to 1d/],
+      [run("--ttl", "2d"), /--ttl must be a duration from 50ms to 1d/],
       [run("--ttl", "3 weeks"), /--ttl must be a duration/],
-      [run("--ttl", "2", "--kill-after", "1.5"), /--kill-after must be at most half of --ttl/],
+      [
+        run("--ttl", "3", "--kill-after", "2"),
+        /--kill-after must be at most 1500ms, half of --ttl/,
+      ],
+      [run("--max-hold", "1", "--kill-after", "2"), /at most 500ms, half of --max-hold/],
       [run("--kill-after", "x"), /--kill-after must be a duration/],
-      [run("--max-hold", "8d"), /--max-hold must be an integer from 1/],
-      [run("--lock-delay", "8d"), /--lock-delay must be an integer from 0/],
+      [run("--max-hold", "8d"), /--max-hold must be a duration from 1ms to 7d/],
+      [run("--lock-delay", "8d"), /--lock-delay must be a duration from 0ms to 7d/],
       [run("--info", "{"), /--info must be JSON/],
       [run("--info", JSON.stringify("x".repeat(1_100))), /--info must be at most 1024 bytes/],
       [run("--url", "here"), /--url must be a URL/],
@@ -326,9 +458,9 @@ describe("what goes wrong with leasehold", { concurrency: 4 }, () => {
       [["acquire", "a", "--", "true"], /nothing may follow --/],
       [["renew", "a", "--fence", "1"], /the token is missing: set LEASEHOLD_TOKEN/],
       [["renew", "a", "--token", "t"], /--fence is missing/],
-      [["renew", "a", "--token", "t", "--fence", "-1"], /--fence/],
+      [["renew", "a", "--token", "t", "--fence", "-1"], /--fence must be a whole number/],
       [["renew", "a", "--token", "t", "--fence", "0"], /--fence must be an integer from 1/],
-      [["renew", "a", "--token", "t", "--fence", "1", "--ttl", "1ms"], /--ttl must be an integer/],
+      [["renew", "a", "--token", "t", "--fence", "1", "--ttl", "1ms"], /--ttl must be a duration/],
       [["release", "a", "--token", "t".repeat(200), "--fence", "1"], /--token must be 1 to 128/],
       [["release", "a", "--token-file", "/nowhere"], /--token-file cannot be read/],
       [["inspect"], /<lock> is missing/],

@@ -1,7 +1,7 @@
 // `leasehold serve`: a lease store of one's own, and what becomes of it when it is ended, killed and started again.
 import assert from "node:assert/strict";
 import { once } from "node:events";
-import { readFile } from "node:fs/promises";
+import { readdir, readFile, writeFile } from "node:fs/promises";
 import { createServer } from "node:net";
 import type { AddressInfo } from "node:net";
 import { describe, test } from "node:test";
@@ -150,12 +150,27 @@ describe("leasehold serve", { concurrency: 4 }, () => {
     const server = createServer().listen(0, "127.0.0.1");
     await once(server, "listening");
     const { port } = server.address() as AddressInfo;
-    const one = new Leasehold(["serve", "--open", "--port", `${port}`, "--dir", folder.path]);
+    const dir = folder.file("made");
+    const one = new Leasehold(["serve", "--open", "--port", `${port}`, "--dir", dir]);
     const { code, stderr } = await one.ended;
     server.close();
-    assert.equal(code, 70);
-    assert.match(stderr, /in use[^]*--port sets another/);
+    assert.equal(code, 69);
+    assert.match(
+      stderr,
+      /^leasehold: serve cannot listen \(.*address already in use.*--port .*\n$/,
+    );
     await one.leavesNothing();
+    assert.deepEqual(await readdir(folder.path), []);
+  });
+
+  test("a folder that cannot be used is named, with what to do", async () => {
+    await using folder = await Folder.create();
+    await writeFile(folder.file("file"), "");
+    for (const dir of [folder.file("file"), folder.file("file/below")]) {
+      const { code, stderr } = await leasehold(["serve", "--open", "--port", "0", "--dir", dir]);
+      assert.equal(code, 69);
+      assert.match(stderr, /^leasehold: E[A-Z]+: .*: --dir sets another folder\n$/);
+    }
   });
 
   test("a program that is no workerd is refused", async () => {

@@ -1,5 +1,5 @@
 // Another program, and everything it starts: a process group that gets signals together and is ended together, also
-// when this process is killed.
+// when this process is killed or stands still.
 import { type ChildProcess, spawn, type StdioOptions } from "node:child_process";
 import { constants } from "node:os";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -67,6 +67,11 @@ export class Child {
     }
   }
 
+  /** So long from now it is ended at the latest, also where this process stands still, until this is called again. */
+  lasts(lengthMs: number): void {
+    this.#guard.lasts(lengthMs);
+  }
+
   /** Passes a signal on. */
   signal(signal: NodeJS.Signals): void {
     try {
@@ -119,16 +124,17 @@ export class Child {
 }
 
 /**
- * Ends the program when this process is gone and could not do it, as after SIGKILL. A shell that sleeps until its
- * standard input closes, in a session of its own.
+ * Ends the program where this process cannot: when it is gone, as after SIGKILL, or is stopped for longer than the
+ * program lasts. A shell that reads until its standard input closes, in a session of its own.
  */
 class Guard {
   readonly #process: ChildProcess;
+  readonly #killAfterMs: number;
 
   constructor(killAfterMs: number) {
-    // Not every sleep(1) takes fractions: less is as good here.
-    const seconds = String(Math.floor(killAfterMs / 1_000));
-    this.#process = spawn("/bin/sh", ["-c", GUARD, "leasehold-guard", seconds], {
+    this.#killAfterMs = killAfterMs;
+    const words = [seconds(killAfterMs), seconds(killAfterMs / 2)];
+    this.#process = spawn("/bin/sh", ["-c", GUARD, "leasehold-guard", ...words], {
       stdio: ["pipe", "ignore", "ignore"],
       detached: true,
       env: { PATH: process.env["PATH"] },
@@ -143,6 +149,11 @@ class Guard {
     this.#process.stdin!.write(`${target}\n`);
   }
 
+  lasts(lengthMs: number): void {
+    // This process comes first, where it can: it knows why, and has all of the time.
+    this.#process.stdin!.write(`${seconds(lengthMs + this.#killAfterMs / 2)}\n`);
+  }
+
   /** Resolves when it is gone. */
   async dismiss(): Promise<void> {
     const guard = this.#process;
@@ -153,13 +164,34 @@ class Guard {
   }
 }
 
+function seconds(ms: number): string {
+  return (ms / 1_000).toFixed(3);
+}
+
+/** A sleep that is not slept out, or cannot take fractions, ends nothing. */
 const GUARD = `
 trap '' HUP INT QUIT TERM
+end() {
+  kill -s TERM -- "$target"
+  kill -s CONT -- "$target"
+  sleep "$1"
+  kill -s KILL -- "$target"
+}
+fuse() {
+  trap 'kill -s KILL "$!"; exit' USR1
+  sleep "$1" &
+  wait "$!" || exit
+  trap - USR1
+  end "$2"
+}
 read -r target || exit
 [ "$target" = done ] && exit
-read -r word && exit
-kill -s TERM -- "$target"
-kill -s CONT -- "$target"
-[ "$1" -gt 0 ] && sleep "$1"
-kill -s KILL -- "$target"
+while read -r left; do
+  [ -n "$fuse" ] && kill -s USR1 "$fuse"
+  [ "$left" = done ] && exit
+  fuse "$left" "$2" &
+  fuse=$!
+done
+[ -n "$fuse" ] && kill -s USR1 "$fuse"
+end "$1"
 `;

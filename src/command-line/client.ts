@@ -1,28 +1,56 @@
 // The client, as the options and the environment say.
 import { hostname } from "node:os";
 import { Leasehold } from "leasehold";
-import { misused } from "./exit.ts";
-import { integer, secretIn } from "./values.ts";
+import { Exit, misused, why } from "./exit.ts";
+import { complain } from "./print.ts";
+import { exitCode, integer, secretIn } from "./values.ts";
 import type { Words } from "./words.ts";
 
-/** Where the lease store is, and which of its spaces is meant. */
-export function placeOf(words: Words): { readonly url: string; readonly space: string } {
+/** Who has waited for so long is told where nobody answers. */
+const LOOK_MS = 5_000;
+
+/** What is asked, where, and by whom. */
+export interface Asked {
+  readonly url: string;
+  readonly space: string;
+  readonly key: string | undefined;
+  /** The exit code where somebody else has the lock. */
+  readonly conflict: number;
+}
+
+export function askedOf(words: Words): Asked {
   const { LEASEHOLD_URL, LEASEHOLD_SPACE } = process.env;
   return {
     url: words.text("url") ?? (LEASEHOLD_URL || "http://127.0.0.1:8787"),
     space: words.text("space") ?? (LEASEHOLD_SPACE || "default"),
+    key: secretOf(words, "key"),
+    conflict: words.value("conflict-exit-code", exitCode) ?? Exit.conflict,
   };
 }
 
 export function clientOf(words: Words): Leasehold {
-  const { url, space } = placeOf(words);
-  const key = secretOf(words, "key");
+  const { url, space, key } = askedOf(words);
   return new Leasehold(url, {
     space,
     // Who it is, for inspect: public, and at most 128 bytes.
     clientId: `${hostname().slice(0, 100)}:${process.pid}`,
     ...(key !== undefined && { key }),
   });
+}
+
+/**
+ * Says once that nobody answers at `url`, where that is so after a while, unless it is stopped before: who waits for a
+ * store that is not there is not to think that it is for the lock.
+ */
+export function lookOut(url: string): { stop(): void } {
+  const over = new AbortController();
+  const timer = setTimeout(() => {
+    fetch(url, { signal: over.signal }).catch((error) => {
+      if (!over.signal.aborted) complain(`no answer from ${url}${why(error)}: trying on`);
+    });
+  }, LOOK_MS);
+  over.signal.addEventListener("abort", () => clearTimeout(timer));
+  return { stop: () => over.abort() };
 }
 
 /** A lease that was granted before. */

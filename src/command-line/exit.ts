@@ -1,6 +1,7 @@
 // How the command ends: its exit codes, and the errors that become them.
-import { type Holder, LeaseError } from "leasehold";
-import { holderLine } from "./print.ts";
+import { type Holder, LeaseError, type LostReason } from "leasehold";
+import type { Asked } from "./client.ts";
+import { holderLine, length, plain } from "./print.ts";
 
 /** Those of sysexits.h where there is one; `run` has its command's own beside them. */
 export const Exit = {
@@ -73,52 +74,94 @@ const WORDS: Readonly<Record<string, string>> = {
   info: "--info",
 };
 
-/** `conflict`: the exit code for a lock that somebody else has. */
-export function failureOf(error: unknown, conflict: number = Exit.conflict): Failure {
+/** What has become of an ask, and what to do about it. */
+export function failureOf(error: unknown, asked: Asked): Failure {
   if (error instanceof Failure) return error;
-  if (!(error instanceof LeaseError)) {
-    return new Failure(Exit.software, "fault", `this should not happen: ${stackOf(error)}`);
-  }
-  const { code, message } = error;
+  if (!(error instanceof LeaseError)) return fault(error);
+  const { code, message, cause } = error;
+  const { url, space, key, conflict } = asked;
   switch (code) {
     case "held":
-      return new Failure(conflict, code, `${message}${error.holders?.map(whose).join("") ?? ""}`);
+      return new Failure(
+        conflict,
+        code,
+        `${message}${error.holders?.map(whose).join("") ?? ""}: --wait waits for it`,
+      );
     case "timeout":
       // Who waited for a store that did not answer was not kept waiting by a holder.
-      return isUnavailable(error.cause)
-        ? unavailable((error.cause as LeaseError).message)
-        : new Failure(conflict, code, message);
+      return cause instanceof LeaseError && cause.code === "unavailable"
+        ? failureOf(cause, asked)
+        : new Failure(conflict, code, `${message}: inspect shows who has it, --wait waits longer`);
     case "lost":
-      return new Failure(Exit.lost, code, message);
+      return new Failure(Exit.lost, code, lostLine(error.reason));
     case "invalid_argument":
       return new Failure(Exit.usage, "usage", inWords(message, error.field));
     case "limit_mismatch":
       return new Failure(Exit.usage, code, `--limit must be that of those who hold it: ${message}`);
     case "unauthorized":
+      return new Failure(
+        Exit.denied,
+        code,
+        key !== undefined
+          ? `the lease store at ${url} does not know this key: ask who runs it for one`
+          : `the lease store at ${url} wants a key: set LEASEHOLD_KEY, or give --key-file`,
+      );
     case "forbidden":
-      return new Failure(Exit.denied, code, message);
+      return new Failure(
+        Exit.denied,
+        code,
+        `the key may not do that in the space ${plain(space)}, ${message}: give another key, or --space`,
+      );
+    case "not_found":
+      return new Failure(Exit.unavailable, code, `there is no lease store at ${url}; ${ELSEWHERE}`);
+    case "unavailable":
+      return unavailable(`no answer from ${url}: ${message}${why(cause)}; ${ELSEWHERE}`);
     default:
-      // No store, a full one, or one that is newer than this and refuses for a reason of its own.
-      return new Failure(Exit.unavailable, code, message);
+      // A store that is full, or one that is newer than this and refuses for a reason of its own.
+      return new Failure(
+        Exit.unavailable,
+        code,
+        `${code.replaceAll("_", " ")}, at ${url}: ${message}`,
+      );
   }
+}
+
+const ELSEWHERE = "see that it runs there, or give another with --url or LEASEHOLD_URL";
+
+/** Of a lease that is over. */
+export function lostLine(reason: LostReason | undefined): string {
+  return reason === "unknown"
+    ? "the lease is lost: the store does not know it; look at the lock, --space, --token and --fence"
+    : `the lease is lost: ${reason}; somebody else may have the lock, acquire it anew`;
+}
+
+/** Nobody's wish. */
+export function fault(error: unknown): Failure {
+  const what = error instanceof Error ? (error.stack ?? error.message) : String(error);
+  return new Failure(Exit.software, "fault", `this should not happen, please report it: ${what}`);
+}
+
+/** What the system said of it: fetch wraps that, once for each address of a name. */
+export function why(error: unknown): string {
+  let last = error;
+  for (let next = last; next instanceof Error; next = causeOf(next)) last = next;
+  return last instanceof Error && last.message !== "" ? ` (${last.message})` : "";
+}
+
+function causeOf(error: Error): unknown {
+  return error instanceof AggregateError ? error.errors[0] : error.cause;
 }
 
 function whose(holder: Holder): string {
   return `; ${holderLine(holder)}`;
 }
 
-function isUnavailable(cause: unknown): boolean {
-  return cause instanceof LeaseError && cause.code === "unavailable";
-}
-
-/** The store's rule names the field of the protocol first. */
+/** The store's rule names the field of the protocol first, and counts in milliseconds. */
 function inWords(message: string, field: string | undefined): string {
   const word = field === undefined ? undefined : WORDS[field];
-  return word !== undefined && message.startsWith(`${field} `)
-    ? word + message.slice(field!.length)
-    : message;
-}
-
-function stackOf(error: unknown): string {
-  return error instanceof Error ? (error.stack ?? error.message) : String(error);
+  if (word === undefined || !message.startsWith(`${field} `)) return message;
+  return (word + message.slice(field!.length)).replace(
+    /an integer from (\d+) to (\d+) \(milliseconds\)/,
+    (_, least, most) => `a duration from ${length(Number(least))} to ${length(Number(most))}`,
+  );
 }

@@ -1,8 +1,8 @@
 // `key`: makes a key at random, and its entry for the secret LEASEHOLD_KEYS. It is kept nowhere else.
 import { createHash, randomBytes } from "node:crypto";
-import { existsSync, writeFileSync } from "node:fs";
-import { Exit, misused } from "./exit.ts";
-import { print, printJson } from "./print.ts";
+import { existsSync, realpathSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { Exit, Failure, misused } from "./exit.ts";
+import { printSurely } from "./print.ts";
 import { textOf } from "./values.ts";
 import type { Command } from "./words.ts";
 
@@ -29,10 +29,13 @@ export const key: Command = {
     const key = `lh_${randomBytes(32).toString("base64url")}`;
     const sha256 = createHash("sha256").update(key).digest("hex");
     const entry = { id: terms.id, sha256, spaces: terms.spaces, allow: terms.allow };
-    if (file !== undefined) add(file, entry);
-    if (words.has("json")) printJson({ key, entry });
-    else print(key);
-    if (!words.has("json") && file === undefined) printJson(entry);
+    const entries = file === undefined ? [] : entriesOf(file, entry.id);
+    const both = `${key}\n${JSON.stringify(entry)}`;
+    // First: an entry whose key nobody was told is of no use.
+    await printSurely(
+      words.has("json") ? JSON.stringify({ key, entry }) : file === undefined ? both : key,
+    );
+    if (file !== undefined) replace(file, [...entries, entry]);
     return Exit.done;
   },
 };
@@ -58,14 +61,27 @@ function rightsOf(text: string | undefined): string[] {
   throw misused("--allow must be any of read, lock and admin, each at most once");
 }
 
-/** Only its owner may write, and read, what decides who is let in. */
-function add(file: string, entry: { readonly id: string }): void {
+/** Those there are, without one of that id. */
+function entriesOf(file: string, id: string): unknown[] {
   const entries: unknown = existsSync(file) ? parsed(textOf(file, "--keys")) : [];
   if (!Array.isArray(entries)) throw misused("--keys must name a file with a JSON list, or none");
-  if (entries.some((other) => Object(other).id === entry.id)) {
-    throw misused(`--keys has an entry ${entry.id} already: take it out, or choose another <id>`);
+  if (entries.every((other) => Object(other).id !== id)) return entries;
+  throw misused(`--keys has an entry ${id} already: take it out, or choose another <id>`);
+}
+
+/** As a whole: on a full disk the file stays as it was. One that is new only its owner may read, and write. */
+function replace(file: string, entries: readonly unknown[]): void {
+  const path = existsSync(file) ? realpathSync(file) : file;
+  const mode = existsSync(file) ? statSync(file).mode : 0o600;
+  const next = `${path}.${process.pid}`;
+  try {
+    writeFileSync(next, `${JSON.stringify(entries, null, 2)}\n`, { mode });
+    renameSync(next, path);
+  } catch (error) {
+    rmSync(next, { force: true });
+    const why = `--keys cannot be written, and that key counts nowhere: ${(error as Error).message}`;
+    throw new Failure(Exit.output, "output", why);
   }
-  writeFileSync(file, `${JSON.stringify([...entries, entry], null, 2)}\n`, { mode: 0o600 });
 }
 
 function parsed(text: string): unknown {

@@ -1,8 +1,8 @@
 // `acquire`, `renew`, `release`: a lease that outlives the process which asked for it, as scripts need.
 import { constants } from "node:os";
 import type { Lease } from "leasehold";
-import { clientOf, leaseOf, placeOf } from "./client.ts";
-import { Exit, Failure, misused, unwritten } from "./exit.ts";
+import { askedOf, clientOf, leaseOf } from "./client.ts";
+import { Exit, Failure, lostLine, misused } from "./exit.ts";
 import { length, plain, print, printJson, printSurely } from "./print.ts";
 import { interruptible } from "./signals.ts";
 import { granted, TERMS, wishOf } from "./terms.ts";
@@ -23,17 +23,16 @@ After that renew and release need no options.`,
     const format = words.value("format", formatOf) ?? "json";
     const wish = wishOf(words);
     const locks = clientOf(words);
+    const { url, space } = askedOf(words);
     return interruptible(locks, async ({ signal }) => {
       // As after any failure: see main.
       if (format === "env") signal.addEventListener("abort", () => print(exitLine(signal)));
-      const lease = await granted(locks, wish, { signal, renew: false });
+      const lease = await granted(locks, url, wish, { signal, renew: false });
       // One that was waited for is short until its first renewal, and this process ends before that.
       if (wish.waits) await lease.renew();
       signal.throwIfAborted();
       // A lease of which nobody has the token is given back: what is thrown here ends it.
-      await printSurely(shown(lease, placeOf(words).space, format)).catch((error: Error) => {
-        throw unwritten(error);
-      });
+      await printSurely(shown(lease, space, format));
       return Exit.done;
     });
   },
@@ -69,7 +68,7 @@ export const release: Command = {
     const lease = clientOf(words).attach({ ...leaseOf(words), renew: false });
     const released = await lease.release();
     if (released.status === "lost") {
-      throw new Failure(Exit.lost, "lost", `the lease was over before: ${released.reason}`);
+      throw new Failure(Exit.lost, "lost", lostLine(released.reason));
     }
     if (words.has("json")) printJson(released);
     else print(`released ${nameOf(lease)}`);

@@ -1,5 +1,5 @@
 // `inspect`, `ls`, `watch`, `revoke`: what there is in a space, and the end of it.
-import { clientOf } from "./client.ts";
+import { askedOf, clientOf, lookOut } from "./client.ts";
 import { Exit } from "./exit.ts";
 import { changeLine, holderLine, plain, print, printJson, stateLine, waiterLine } from "./print.ts";
 import { integer } from "./values.ts";
@@ -57,13 +57,16 @@ export const watch: Command = {
     if (!hasSocket()) return withSocket();
     // Nothing of the client's keeps a process alive.
     const alive = setInterval(() => {}, 60_000);
+    const look = lookOut(askedOf(words).url);
     try {
       for await (const change of clientOf(words).watch({ prefix })) {
+        look.stop();
         if (words.has("json")) printJson(change);
         else print(change.change === "reset" ? "reset" : changeLine(change));
       }
     } finally {
       clearInterval(alive);
+      look.stop();
     }
     return Exit.done;
   },

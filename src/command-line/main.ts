@@ -2,7 +2,8 @@
 import { readFileSync } from "node:fs";
 import { setImmediate } from "node:timers/promises";
 import { isMainThread } from "node:worker_threads";
-import { Exit, failureOf, misused, unwritten } from "./exit.ts";
+import { askedOf } from "./client.ts";
+import { Exit, Failure, failureOf, fault, misused, unwritten } from "./exit.ts";
 import { help, helpOf } from "./help.ts";
 import { key } from "./key.ts";
 import { acquire, release, renew } from "./lease.ts";
@@ -45,7 +46,7 @@ async function main(args: readonly string[]): Promise<number> {
   try {
     return await meant(name, rest);
   } catch (error) {
-    const { exit, code, message } = failureOf(error);
+    const { exit, code, message } = error instanceof Failure ? error : fault(error);
     const own = rest.includes("--") ? rest.slice(0, rest.indexOf("--")) : rest;
     // `eval "$(leasehold acquire ...)"` sees no exit code: the shell must not go on without the lock.
     if (name === "acquire" && isForShell(own)) print(`exit ${exit}`);
@@ -74,7 +75,11 @@ async function meant(name: string | undefined, rest: readonly string[]): Promise
   if (words.rest !== undefined && !command.words.includes("-- ")) {
     throw misused("nothing may follow --: only run takes a command");
   }
-  return command.run(words);
+  try {
+    return await command.run(words);
+  } catch (error) {
+    throw command.isLocal ? error : failureOf(error, askedOf(words));
+  }
 }
 
 function commandOf(name: string | undefined): Command | undefined {

@@ -1,15 +1,17 @@
 // What is printed: lines for people, or one JSON object a line for programs.
+import { unwritten } from "./exit.ts";
 import type { Holder, LockChange, LockState, Waiter } from "leasehold";
 
 export function print(line: string): void {
   process.stdout.write(`${line}\n`);
 }
 
-/** Resolves when it is written. Rejects where it cannot be, which then does not end this process. */
+/** Resolves when it is written. Rejects with a Failure where it cannot be, which then does not end this process. */
 export function printSurely(text: string): Promise<void> {
   return new Promise((resolve, reject) => {
-    process.stdout.removeAllListeners("error").on("error", reject);
-    process.stdout.write(`${text}\n`, (error) => (error ? reject(error) : resolve()));
+    const fail = (error: Error) => reject(unwritten(error));
+    process.stdout.removeAllListeners("error").on("error", fail);
+    process.stdout.write(`${text}\n`, (error) => (error ? fail(error) : resolve()));
   });
 }
 

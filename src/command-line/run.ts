@@ -1,13 +1,16 @@
 // `run`: a program that runs while it has a lease.
 import { type Lease, LeaseError, type Leasehold } from "leasehold";
 import { Child, type Manner, type Program } from "./child.ts";
-import { clientOf, placeOf } from "./client.ts";
-import { Exit, Failure, failureOf, misused } from "./exit.ts";
+import { type Asked, askedOf, clientOf } from "./client.ts";
+import { Exit, Failure, failureOf, lostLine, misused } from "./exit.ts";
 import { complain, plain } from "./print.ts";
 import { interruptible, type Signals } from "./signals.ts";
 import { granted, TERMS, type Wish, wishOf } from "./terms.ts";
 import { durationMs } from "./values.ts";
 import type { Command, Words } from "./words.ts";
+
+/** A renewal is seen within so small a part of the ttl. */
+const LOOKS = 6;
 
 /** The default of `--kill-after` is a sixth of the lease, and at most this. */
 const KILL_AFTER_MS = 5_000;
@@ -23,6 +26,7 @@ export const run: Command = {
       help: "from SIGTERM to SIGKILL when the lease ends; else a sixth of the ttl, at most 5s",
     },
     foreground: { help: "the command keeps the terminal; signals reach it and not its children" },
+    "export-key": { help: "LEASEHOLD_KEY in its environment, too" },
     "export-token": { help: "LEASEHOLD_TOKEN in its environment, too" },
     verbose: { short: "v", help: "say on standard error what becomes of the lease" },
   },
@@ -35,7 +39,8 @@ process group get SIGTERM, later SIGKILL, and the exit code is ${Exit.lost}.`,
     try {
       return await interruptible(locks, (signals) => new Run(task, locks, signals).done());
     } catch (error) {
-      throw task.isVerbose ? error : hushed(error);
+      const failure = failureOf(error, task.asked);
+      throw task.isVerbose ? failure : hushed(failure);
     }
   },
 };
@@ -45,6 +50,7 @@ interface Task {
   readonly wish: Wish;
   readonly manner: Manner;
   readonly program: Program;
+  readonly asked: Asked;
   readonly isVerbose: boolean;
   readonly exportsToken: boolean;
 }
@@ -52,13 +58,15 @@ interface Task {
 function taskOf(words: Words): Task {
   const [file, ...args] = lineOf(words);
   const wish = wishOf(words);
-  const { url, space } = placeOf(words);
-  const { LEASEHOLD_TOKEN: _, ...others } = process.env;
+  const asked = askedOf(words);
+  // Secrets are passed on only if that is asked for.
+  const { LEASEHOLD_TOKEN: _, LEASEHOLD_KEY: __, ...others } = process.env;
   const env = {
     ...others,
-    LEASEHOLD_URL: url,
-    LEASEHOLD_SPACE: space,
+    LEASEHOLD_URL: asked.url,
+    LEASEHOLD_SPACE: asked.space,
     LEASEHOLD_LOCK: wish.lock,
+    ...(words.has("export-key") && { LEASEHOLD_KEY: asked.key }),
   };
   return {
     wish,
@@ -67,6 +75,7 @@ function taskOf(words: Words): Task {
       killAfterMs: killAfterOf(words, wish),
     },
     program: { file, args, env, stdio: "inherit" },
+    asked,
     isVerbose: words.has("verbose"),
     exportsToken: words.has("export-token"),
   };
@@ -86,11 +95,12 @@ function lineOf(words: Words): readonly [file: string, ...args: string[]] {
 
 function killAfterOf(words: Words, { ttlMs, maxHoldMs = Infinity }: Wish): number {
   const lastsMs = Math.min(ttlMs, maxHoldMs);
+  const longest = lastsMs === ttlMs ? "--ttl" : "--max-hold";
   const killAfterMs = words.value("kill-after", durationMs);
   if (killAfterMs === undefined) return Math.min(Math.floor(lastsMs / 6), KILL_AFTER_MS);
   if (killAfterMs <= lastsMs / 2) return killAfterMs;
   throw misused(
-    "--kill-after must be at most half of --ttl, and of --max-hold: give a longer --ttl",
+    `--kill-after must be at most ${Math.floor(lastsMs / 2)}ms, half of ${longest}: give less, or more there`,
   );
 }
 
@@ -108,11 +118,11 @@ class Run {
 
   /** Resolves with the exit code. Rejects where nothing was run. */
   async done(): Promise<number> {
-    const { reach } = this.#task.manner;
+    const { wish, manner } = this.#task;
     const lease = await this.#lease();
-    const loss = new Loss(lease, this.#task.manner.killAfterMs);
     const child = await this.#start(lease);
-    this.#signals.passTo((signal) => child.signal(signal), reach);
+    const loss = new Loss(lease, wish, manner, (lengthMs) => child.lasts(lengthMs));
+    this.#signals.passTo((signal) => child.signal(signal), manner.reach);
     const end = await Promise.race([child.ended, loss.told]);
     loss.stop();
     if (typeof end === "string") {
@@ -125,9 +135,9 @@ class Run {
   }
 
   async #lease(): Promise<Lease> {
-    const { wish, manner } = this.#task;
+    const { wish, manner, asked } = this.#task;
     const { signal } = this.#signals;
-    const lease = await granted(this.#locks, wish, { signal, renew: true });
+    const lease = await granted(this.#locks, asked.url, wish, { signal, renew: true });
     // One that was waited for is short until its first renewal: too short to end a command in.
     if (lease.heldForMs <= manner.killAfterMs) await lease.renew();
     signal.throwIfAborted();
@@ -145,9 +155,10 @@ class Run {
     try {
       return await Child.start({ ...program, env }, manner);
     } catch (error) {
-      const { code, message } = error as NodeJS.ErrnoException;
+      const { code } = error as NodeJS.ErrnoException;
       const exit = code === "ENOENT" ? Exit.notFound : Exit.notExecutable;
-      throw new Failure(exit, "not_run", `${plain(program.file)} cannot be run: ${message}`);
+      const what = `${plain(program.file)} cannot be run (${code}): see that it is there, and executable`;
+      throw new Failure(exit, "not_run", what);
     }
   }
 
@@ -156,10 +167,10 @@ class Run {
     try {
       const released = await lease.release();
       const isLate = released.status === "lost" && !lease.signal.aborted;
-      if (isLate) complain(`the lease was lost before the command ended: ${released.reason}`);
+      if (isLate) complain(`when the command ended, ${lostLine(released.reason)}`);
       else this.#say(released.status);
     } catch (error) {
-      const { message } = failureOf(error);
+      const { message } = failureOf(error, this.#task.asked);
       complain(`the lease was not given back, and ends by itself with its ttl: ${message}`);
     }
   }
@@ -175,16 +186,28 @@ class Loss {
   readonly told: Promise<string>;
   #timer: NodeJS.Timeout | undefined;
 
-  constructor(lease: Lease, endsInMs: number) {
+  /** `onRenewed` hears how long the command may go on from now on. */
+  constructor(
+    lease: Lease,
+    { ttlMs, maxHoldMs }: Wish,
+    { killAfterMs }: Manner,
+    onRenewed: (lengthMs: number) => void,
+  ) {
     this.told = new Promise((resolve) => {
       const { signal } = lease;
       const onAbort = () => resolve(`was lost (${reasonOf(signal.reason)})`);
       signal.addEventListener("abort", onAbort);
+      const why = maxHoldMs === undefined ? "" : "--max-hold is over, or ";
+      let endsAt = -Infinity;
       const look = () => {
-        const leftMs = lease.heldForMs - endsInMs;
-        if (signal.aborted) onAbort();
-        else if (leftMs <= 0) resolve("is about to end, since it was not renewed");
-        else this.#timer = setTimeout(look, leftMs);
+        const leftMs = lease.heldForMs - killAfterMs;
+        if (signal.aborted) return onAbort();
+        if (leftMs <= 0) return resolve(`is about to end: ${why}it was not renewed`);
+        const end = performance.now() + leftMs;
+        // Renewals are told to nobody. What is later by less is the clock's.
+        if (end > endsAt + 1) onRenewed(leftMs);
+        endsAt = end;
+        this.#timer = setTimeout(look, Math.min(leftMs, ttlMs / LOOKS));
       };
       look();
     });
@@ -200,7 +223,7 @@ function reasonOf(error: unknown): string {
 }
 
 /** As flock(1) does, `run` says nothing of a lock that is not to be had: a cron job that skips a turn sends no mail. */
-function hushed(error: unknown): unknown {
-  const isHeld = error instanceof Failure && (error.code === "held" || error.code === "timeout");
-  return isHeld ? new Failure(error.exit, error.code, "") : error;
+function hushed(failure: Failure): Failure {
+  const { exit, code } = failure;
+  return code === "held" || code === "timeout" ? new Failure(exit, code, "") : failure;
 }

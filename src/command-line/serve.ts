@@ -1,6 +1,7 @@
 // `serve`: a lease store for one machine, without a Cloudflare account. workerd runs the Worker, its state is on disk.
 import type { StdioOptions } from "node:child_process";
 import { mkdirSync, writeFileSync } from "node:fs";
+import { createServer } from "node:net";
 import { join, resolve } from "node:path";
 import type { Readable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -15,6 +16,8 @@ import { configuration, findWorkerd, SETTINGS } from "./workerd.ts";
 
 /** So long workerd may finish what it is answering. What is cut off was not answered. */
 const KILL_AFTER_MS = 1_000;
+
+const CONFIGURATION = "workerd.capnp";
 
 /** It answers by then, or not at all. */
 const START_MS = 30_000;
@@ -37,9 +40,9 @@ in front of it. It needs workerd, as npm install workerd or wrangler bring it.`,
   async run(words) {
     const plan = planOf(words);
     const workerd = findWorkerd();
+    await vacant(plan);
     const signals = new Signals();
-    mkdirSync(plan.folder, { recursive: true, mode: 0o700 });
-    const child = await start(workerd, plan, lockFile(plan.folder));
+    const child = await start(workerd, plan, settle(plan));
     try {
       const url = await Promise.race([answering(child, plan), endOf(child), stopped(signals)]);
       if (url === undefined) return Exit.done;
@@ -99,16 +102,39 @@ function entranceOf(words: Words, host: string): Record<string, string | undefin
   return { LEASEHOLD_KEYS, LEASEHOLD_OPEN: isOpen ? "true" : undefined };
 }
 
-/** `lock` is inherited: as long as workerd lives, also without us, nobody else serves that folder. */
-async function start(file: string, plan: Plan, lock: number): Promise<Child> {
+/** Rejects where nothing can listen, before anything is made on disk. */
+function vacant({ host, port }: Plan): Promise<void> {
+  const server = createServer();
+  return new Promise((resolve, reject) => {
+    server.once("error", ({ message }) =>
+      reject(unavailable(`serve cannot listen (${message}): --port and --host set where`)),
+    );
+    server.listen({ host, port }, () => server.close(() => resolve()));
+  });
+}
+
+/** Makes what workerd is given. Returns the lock of the folder, an open file. */
+function settle(plan: Plan): number {
   const { folder, settings } = plan;
   const state = join(folder, "state");
-  mkdirSync(state, { recursive: true });
-  const config = join(folder, "workerd.capnp");
-  writeFileSync(config, configuration(addressOf(plan), state, Object.keys(settings)));
+  try {
+    mkdirSync(folder, { recursive: true, mode: 0o700 });
+    const lock = lockFile(folder);
+    mkdirSync(state, { recursive: true });
+    const config = configuration(addressOf(plan), state, Object.keys(settings));
+    writeFileSync(join(folder, CONFIGURATION), config);
+    return lock;
+  } catch (error) {
+    if (error instanceof Failure) throw error;
+    throw unavailable(`${(error as Error).message}: --dir sets another folder`);
+  }
+}
+
+/** `lock` is inherited: as long as workerd lives, also without us, nobody else serves that folder. */
+async function start(file: string, { folder, settings }: Plan, lock: number): Promise<Child> {
   const program = {
     file,
-    args: ["serve", "--import-path=/", "--control-fd=3", config],
+    args: ["serve", "--import-path=/", "--control-fd=3", join(folder, CONFIGURATION)],
     env: { PATH: process.env["PATH"], ...settings },
     stdio: ["ignore", 2, 2, "pipe", lock] as StdioOptions,
   };
@@ -153,7 +179,7 @@ async function endOf(child: Child): Promise<never> {
   throw new Failure(
     Exit.software,
     "workerd_ended",
-    `workerd ended with ${exit}: what it said is above. If its port is taken, --port sets another`,
+    `workerd ended with ${exit}: what it said is above`,
   );
 }
 

@@ -1,7 +1,8 @@
 // What a lease is asked for with, the same for `run` and `acquire`.
 import type { AcquireOptions, Lease, Leasehold } from "leasehold";
-import { Exit, failureOf, misused } from "./exit.ts";
-import { durationMs, exitCode, integer, json } from "./values.ts";
+import { lookOut } from "./client.ts";
+import { misused } from "./exit.ts";
+import { durationMs, integer, json } from "./values.ts";
 import type { Options, Words } from "./words.ts";
 
 export const TERMS: Options = {
@@ -33,7 +34,6 @@ export interface Wish {
   readonly maxHoldMs: number | undefined;
   /** Whether the lease may be one that was waited for. */
   readonly waits: boolean;
-  readonly conflict: number;
   readonly options: AcquireOptions;
 }
 
@@ -53,13 +53,11 @@ export function wishOf(words: Words): Wish {
   const ttlMs = words.value("ttl", durationMs);
   const maxHoldMs = words.value("max-hold", durationMs);
   const patience = words.has("nonblock") ? 0 : waitMs;
-  const conflict = words.value("conflict-exit-code", exitCode);
   return {
     lock,
     ttlMs: ttlMs ?? DEFAULT_TTL_MS,
     maxHoldMs,
     waits: patience !== 0,
-    conflict: conflict ?? Exit.conflict,
     options: {
       ...(isShared && { mode: "shared" as const, limit }),
       waitMs: patience,
@@ -71,16 +69,20 @@ export function wishOf(words: Words): Wish {
   };
 }
 
-/** Asks for the lease. Rejects with a Failure, or with the reason of `signal`. */
+/** Asks for the lease at `url`. Rejects with the reason of `signal` where that has aborted. */
 export async function granted(
   locks: Leasehold,
-  { lock, options, conflict }: Wish,
+  url: string,
+  { lock, options }: Wish,
   how: { readonly signal: AbortSignal; readonly renew: boolean },
 ): Promise<Lease> {
+  const look = lookOut(url);
   try {
     return await locks.acquire(lock, { ...options, ...how } as AcquireOptions);
   } catch (error) {
     how.signal.throwIfAborted();
-    throw failureOf(error, conflict);
+    throw error;
+  } finally {
+    look.stop();
   }
 }

@@ -42,8 +42,36 @@ function optionsOf(command: Command): Options {
   };
 }
 
+interface Given {
+  readonly name: string;
+  /** As it was written. */
+  readonly rawName: string;
+  readonly value?: string | undefined;
+  /** Whether that is in the same word. */
+  readonly inlineValue?: boolean | undefined;
+}
+
+/** In our words, since those of `strict` are about programming, and take a negative number for an option. */
+function judge({ name, rawName, value, inlineValue }: Given, options: Options, command: Command) {
+  if (!Object.hasOwn(options, name)) {
+    const isAfter = command.words.includes("-- ");
+    throw misused(
+      `there is no option ${rawName}${isAfter ? ": what is of the command stands after --" : ""}`,
+    );
+  }
+  const { value: what } = options[name]!;
+  if (what === undefined && value !== undefined) throw misused(`${rawName} takes no value`);
+  if (what === undefined) return;
+  if (value === undefined) throw misused(`${rawName} needs a value: <${what}>`);
+  if (inlineValue || !value.startsWith("--")) return;
+  throw misused(
+    `${rawName} needs a value, and ${value} looks like an option: ${rawName}=<${what}>`,
+  );
+}
+
 export class Words {
   readonly #values: Readonly<Record<string, string | boolean | undefined>>;
+  readonly #made = new Map<string, unknown>();
   /** The words that are no options. */
   readonly given: readonly string[];
   /** Those after `--`; undefined where there is none. */
@@ -63,21 +91,19 @@ export class Words {
   static read(command: Command, all: readonly string[]): Words {
     const end = all.indexOf("--");
     const [args, rest] = end < 0 ? [all, undefined] : [all.slice(0, end), all.slice(end + 1)];
-    const options = Object.entries(optionsOf(command)).map(([name, { short, value }]) => [
+    const options = optionsOf(command);
+    const types = Object.entries(options).map(([name, { short, value }]) => [
       name,
       { type: value === undefined ? "boolean" : "string", ...(short !== undefined && { short }) },
     ]);
-    try {
-      const { values, positionals } = parseArgs({
-        args: [...args],
-        options: Object.fromEntries(options) as Record<string, { type: "string" | "boolean" }>,
-        allowPositionals: true,
-      });
-      return new Words(values as Record<string, string | boolean>, positionals, rest);
-    } catch (error) {
-      // The rest of its first sentence is about programming.
-      throw misused((error as Error).message.split(". ")[0]!.replaceAll("\n", ": "));
-    }
+    const { values, positionals, tokens } = parseArgs({
+      args: [...args],
+      options: Object.fromEntries(types) as Record<string, { type: "string" | "boolean" }>,
+      strict: false,
+      tokens: true,
+    });
+    for (const token of tokens) if (token.kind === "option") judge(token, options, command);
+    return new Words(values, positionals, rest);
   }
 
   has(option: string): boolean {
@@ -88,10 +114,13 @@ export class Words {
     return this.#values[option] as string | undefined;
   }
 
-  /** What `read` makes of the option's value. */
+  /** What `read` makes of the option's value, once: it may come from standard input. */
   value<T>(option: string, read: (text: string, option: string) => T): T | undefined {
     const text = this.text(option);
-    return text === undefined ? undefined : read(text, `--${option}`);
+    if (text !== undefined && !this.#made.has(option)) {
+      this.#made.set(option, read(text, `--${option}`));
+    }
+    return this.#made.get(option) as T | undefined;
   }
 
   /** The one word that must be given. */

@@ -102,7 +102,7 @@ function pause(lengthMs, signal) {
     const over = () => {
       clearTimeout(timer);
       removeEventListener("online", over);
-      resolve();
+      resolve(undefined);
     };
     const timer = setTimeout(over, lengthMs * (0.5 + Math.random() / 2));
     addEventListener("online", over);

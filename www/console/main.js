@@ -1,5 +1,5 @@
 // The console: what goes on in a space, as it happens, and a way to end what should not go on.
-import { announce, make, setAttribute, setText } from "../shared/dom.js";
+import { announce, make, part, setAttribute, setText } from "../shared/dom.js";
 import { askForKey } from "../shared/key-dialog.js";
 import { showLink } from "../shared/store.js";
 import { clockOf, everyFrame } from "../shared/time.js";
@@ -21,14 +21,16 @@ const TYPED_MS = 150;
 /** HTTP's way to say that asking again is of no use. */
 const FINAL = [400, 401, 403, 404, 414];
 
-const part = (id) => document.getElementById(id);
 const [spaceInput, filterInput, scroller] = [part("space"), part("filter"), part("locks")];
 
 /** In memory only, as long as the page lives. */
 let key;
 let isKeyAsked = false;
-/** What is looked at; the address says the same. */
-let view = {};
+/**
+ * What is looked at; the address says the same.
+ * @type {{ space: string, prefix?: string, lock?: string }}
+ */
+let view = { space: "" };
 /** Spaces that were opened in this page. */
 const opened = new Set();
 /** The latest of the spaces to be opened. */
@@ -70,7 +72,7 @@ filterInput.addEventListener("input", () => {
   clearTimeout(typing);
   typing = setTimeout(() => filter(filterInput.value), TYPED_MS);
 });
-document.querySelector(".skip").addEventListener("click", (event) => {
+part("skip").addEventListener("click", (event) => {
   // What is after the `#` of this page is what it shows.
   event.preventDefault();
   table.focus();
@@ -89,7 +91,10 @@ function followAddress() {
   else if (lock !== view.lock) showLock(lock);
 }
 
-/** Opens a space, with the key there is. */
+/**
+ * Opens a space, with the key there is.
+ * @param {typeof view} wanted
+ */
 async function enter({ space, prefix = "", lock }) {
   leave();
   view = { space, prefix, lock };

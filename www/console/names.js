@@ -15,7 +15,7 @@ export function shown(text) {
   const [first, last] = [isolate.firstChild, isolate.lastChild];
   // A space between words is seen; one at an end is not.
   for (const end of new Set([first, last])) {
-    if (end?.nodeType === Node.TEXT_NODE && end.data === " ") end.replaceWith(escape(" "));
+    if (end instanceof Text && end.data === " ") end.replaceWith(escape(" "));
   }
   return isolate;
 }
@@ -30,8 +30,8 @@ export function shownJson(json) {
   const pretty = JSON.stringify(json, null, 2);
   const fragment = document.createDocumentFragment();
   pretty.split("\n").forEach((line, at) => {
-    const [, indent, rest] = /^( *)(.*)$/su.exec(line);
-    fragment.append(`${at ? "\n" : ""}${indent}`, shown(rest));
+    const rest = line.trimStart();
+    fragment.append(`${at ? "\n" : ""}${line.slice(0, line.length - rest.length)}`, shown(rest));
   });
   return fragment;
 }

@@ -1,8 +1,8 @@
 // A client's card: what it believes, and what can be done to it.
-import { isUsable, make, setText, setUsable } from "../shared/dom.js";
+import { isUsable, make, part, setText, setUsable } from "../shared/dom.js";
 import { shortOf } from "./fences.js";
 
-const chosenTtlMs = () => Number(document.getElementById("ttl").value);
+const chosenTtlMs = () => Number(part("ttl").value);
 
 /** What a client says when it does nothing. */
 const NOTES = {

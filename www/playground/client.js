@@ -97,8 +97,8 @@ class Client {
 
   #workOut() {
     return new Promise((resolve) => {
-      this.#hurry = resolve;
-      setTimeout(resolve, this.#isToStand ? 0 : WORK_MS);
+      this.#hurry = () => resolve(undefined);
+      setTimeout(this.#hurry, this.#isToStand ? 0 : WORK_MS);
     });
   }
 

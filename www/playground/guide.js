@@ -1,6 +1,6 @@
 // The guided minute: short steps that say what to press and what to see. They go on by themselves when what they say
 // was done, and back when what they need is no more.
-import { make, setText } from "../shared/dom.js";
+import { make, part, setText } from "../shared/dom.js";
 import { stepsFor } from "./steps.js";
 
 /** What stands in the way for a moment only is not worth a word, ms. */
@@ -15,9 +15,9 @@ export class Guide {
   /** What has to be done first, in place of the step. */
   #instead = make("li");
   #looking;
-  #count = document.getElementById("step-count");
-  #go = document.getElementById("step-go");
-  #again = document.getElementById("step-again");
+  #count = part("step-count");
+  #go = part("step-go");
+  #again = part("step-again");
 
   /** Of the first two of the page's `cards`, and the box that switches the comparison; `onStart` puts everything back. */
   constructor(cards, checks, onStart) {
@@ -25,7 +25,7 @@ export class Guide {
     this.#steps = stepsFor(cards[0], cards[1], this.#world);
     // All of them in one place, so that none is taller than there is room for.
     this.#elements = this.#steps.map(({ text }) => make("li", {}, text));
-    document.getElementById("steps").replaceChildren(...this.#elements, this.#instead);
+    part("steps").replaceChildren(...this.#elements, this.#instead);
     this.#go.addEventListener("click", () => this.#marked?.focus());
     this.#again.addEventListener("click", () => {
       onStart();
@@ -84,7 +84,7 @@ export class Guide {
       if (element === shown) element.setAttribute("aria-current", "step");
       else element.removeAttribute("aria-current");
     }
-    setText(document.getElementById("step-said"), text);
+    setText(part("step-said"), text);
     this.#marked?.classList.remove("next");
     this.#marked = button;
     button?.classList.add("next");

@@ -21,17 +21,23 @@ export class Network {
   }
 
   async #fetch(url, init) {
-    const response = this.#isCut ? undefined : await fetch(url, init);
-    if (this.#isCut) throw new TypeError("the network is cut");
+    this.#pass();
+    const response = await fetch(url, init);
+    this.#pass();
     return response;
+  }
+
+  #pass() {
+    if (this.#isCut) throw new TypeError("the network is cut");
   }
 
   #socketClass() {
     const isCut = () => this.#isCut;
+    const pass = () => this.#pass();
     const sockets = this.#sockets;
     return class extends WebSocket {
       constructor(url, protocols) {
-        if (isCut()) throw new TypeError("the network is cut");
+        pass();
         super(url, protocols);
         sockets.add(this);
       }

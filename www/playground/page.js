@@ -1,6 +1,6 @@
 // The playground: clients in threads of their own, what the store knows of their lock, and the counter they write to.
 // Whatever happens is an event that every part of the page hears.
-import { isUsable, setUsable } from "../shared/dom.js";
+import { isUsable, part, setUsable } from "../shared/dom.js";
 import { askForKey } from "../shared/key-dialog.js";
 import { isRefusal, openStore, showLink } from "../shared/store.js";
 import { everyFrame } from "../shared/time.js";
@@ -21,15 +21,15 @@ const NOTICE = crossOriginIsolated
   ? ""
   : "Here no client can be paused: for that, this page has to come by https, or from localhost.";
 
-const at = (id) => document.getElementById(id);
-const [add, checks, lockField, notice] = ["add", "checks", "lock", "notice"].map(at);
+const [add, checks, lockField, notice] = ["add", "checks", "lock", "notice"].map(part);
 
 const lock = lockOfAddress();
 const cards = [];
 let isOver = false;
-const timeline = new Timeline(at("timeline"));
-const store = new StorePanel(at("store"));
-const parts = [timeline, store, new Log(at("log"))];
+const timeline = new Timeline(part("timeline"));
+const store = new StorePanel(part("store"));
+/** @type {{ hear(event): void }[]} */
+const parts = [timeline, store, new Log(part("log"))];
 
 lockField.value = lock;
 lockField.addEventListener("change", () => {
@@ -38,16 +38,16 @@ lockField.addEventListener("change", () => {
   location.hash = encodeURIComponent(lockField.value);
 });
 addEventListener("hashchange", () => location.reload());
-at("another").href = location.href;
+part("another").href = location.href;
 
 const counter = await Counter.open(lock);
-parts.push(new CounterPanel(at("counter"), await counter.look()));
+parts.push(new CounterPanel(part("counter"), await counter.look()));
 counter.onNews((news) => hear({ type: "counter", ...news }));
 checks.addEventListener("change", () => counter.setChecks(checks.checked));
 
 const door = await openDoor();
 if (door) await begin(door);
-else document.querySelector(".guide").hidden = true;
+else part("guide").hidden = true;
 
 async function begin({ locks, key }) {
   const addClient = () => addClientWith(key);
@@ -64,7 +64,7 @@ async function begin({ locks, key }) {
 }
 
 function hear(event) {
-  for (const part of parts) part.hear(event);
+  for (const one of parts) one.hear(event);
 }
 
 /** The name in the address, so that whoever opens the same address meets the same lock. */
@@ -112,7 +112,7 @@ async function addClientWith(key) {
     const card = new Card(who, { lock, space: SPACE, key }, hear);
     cards.push(card);
     timeline.add(who);
-    at("clients").append(card.element);
+    part("clients").append(card.element);
   }
   if (!who || cards.length === MOST) setUsable(add, false);
 }

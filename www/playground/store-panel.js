@@ -1,5 +1,5 @@
 // What the store knows of the lock: who holds it, for how long still, under which fence, and who waits.
-import { make, setText } from "../shared/dom.js";
+import { make, part, setText } from "../shared/dom.js";
 import { lengthOf } from "../shared/time.js";
 import { shortOf } from "./fences.js";
 
@@ -28,14 +28,14 @@ export class StorePanel {
   /** While the connection is lost, what was known last is shown as such. */
   show(link) {
     this.#panel.dataset.link = link;
-    setText(this.#part("store-note"), link === "lost" ? LOST : KNOWN);
+    setText(part("store-note"), link === "lost" ? LOST : KNOWN);
   }
 
   draw(now) {
     const left = this.#holder ? Math.max(0, this.#holder.until - now) : 0;
     const share = this.#holder ? Math.min(1, left / this.#holder.fullMs) : 0;
-    this.#part("gauge").style.transform = `scaleX(${share.toFixed(4)})`;
-    setText(this.#part("left"), this.#holder ? lengthOf(left) : "–");
+    part("gauge").style.transform = `scaleX(${share.toFixed(4)})`;
+    setText(part("left"), this.#holder ? lengthOf(left) : "–");
   }
 
   #showFence({ who, fence }) {
@@ -44,22 +44,18 @@ export class StorePanel {
     const tokens = this.#fences.map(({ who: { hue }, fence }) =>
       make("li", { className: `token hue-${hue}`, title: String(fence) }, shortOf(fence)),
     );
-    this.#part("fences").replaceChildren(...tokens);
+    part("fences").replaceChildren(...tokens);
   }
 
   #showState({ holder, waiters }) {
     this.#holder = holder;
     this.#panel.className = `panel ${holder ? `held hue-${holder.who.hue}` : ""}`;
-    setText(this.#part("holder"), holder ? holder.who.name : "Nobody");
+    setText(part("holder"), holder ? holder.who.name : "Nobody");
     const queue = waiters.map(({ id }) => id).join();
     if (queue === this.#queue) return;
     this.#queue = queue;
     const places = waiters.map(({ name, hue }) => make("li", { className: `hue-${hue}` }, name));
     const nobody = make("li", { className: "soft" }, "Nobody waits");
-    this.#part("queue").replaceChildren(...(places.length > 0 ? places : [nobody]));
-  }
-
-  #part(id) {
-    return document.getElementById(id);
+    part("queue").replaceChildren(...(places.length > 0 ? places : [nobody]));
   }
 }

@@ -13,7 +13,6 @@ const KEPT = 240;
 const AHEAD = 0.3;
 
 export class Timeline {
-  #element;
   #tracks = new Map();
   #bars = new Map();
   #spans = new Map();
@@ -22,10 +21,9 @@ export class Timeline {
   #scale = make("div", { className: "scale" });
 
   constructor(element) {
-    this.#element = element;
     element.append(this.#scale);
-    new ResizeObserver(([{ contentRect }]) => {
-      this.#width = contentRect.width;
+    new ResizeObserver(() => {
+      this.#width = element.clientWidth;
       element.style.setProperty("--now", `${Math.round(this.#width * (1 - AHEAD))}px`);
       this.#number();
     }).observe(element);

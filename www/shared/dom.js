@@ -11,6 +11,14 @@ export function make(tag, properties = {}, ...children) {
   return element;
 }
 
+/**
+ * An element that the page has from the start.
+ * @returns {any}
+ */
+export function part(id) {
+  return document.getElementById(id);
+}
+
 /** Writes only what has changed, so that what stays is not painted again. */
 export function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;

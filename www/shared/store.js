@@ -1,19 +1,19 @@
 // The lease store that serves this page, by a client whose connection can be seen.
 import { Leasehold } from "/leasehold/index.js";
-import { setText } from "./dom.js";
+import { part, setText } from "./dom.js";
 
 /** A client of the store. `onLink` hears "live" when its socket opens, and "lost" when that breaks. */
-export function openStore({ space, key, onLink = () => {} }) {
+export function openStore({ space, key, onLink = (_) => {} }) {
   class SeenSocket extends WebSocket {
-    constructor(...rest) {
-      super(...rest);
+    constructor(url, protocols) {
+      super(url, protocols);
       this.addEventListener("open", () => onLink("live"));
       this.addEventListener("close", () => this.#end());
     }
 
     // Called by the package when it has heard nothing for too long: no event says so.
-    close(...rest) {
-      super.close(...rest);
+    close(code, reason) {
+      super.close(code, reason);
       this.#end();
     }
 
@@ -40,7 +40,7 @@ const WORDS = {
 
 /** Shows the state of the connection in the header's `.link`, which is a live region: "off", "wait", "live" or "lost". */
 export function showLink(state) {
-  const link = document.querySelector(".link");
+  const link = part("link");
   link.dataset.link = state;
   setText(link, WORDS[state]);
 }

@@ -71,11 +71,11 @@ pub fn for_tests() -> Result<()> {
     rust_worker::build()
 }
 
-/// What `start` serves: the Worker, and the package for its pages. Without types.
+/// What `start` serves: the Worker, and the client for its pages. Without types.
 pub fn for_start() -> Result<()> {
-    compile(&[&WORKER, &BINDING, &MEMORY])?;
+    compile(&[&WORKER, &BINDING])?;
     finish_worker()?;
-    finish_binding()
+    finish_client()
 }
 
 /// The Worker alone, without types.
@@ -109,15 +109,23 @@ fn finish_worker() -> Result<()> {
 }
 
 fn finish_binding() -> Result<()> {
-    for (artefact, file) in [(&BINDING, "dist/leasehold.wasm"), (&MEMORY, "dist/leasehold-store.wasm")] {
-        let module = root().join(file);
-        artefact.post_process(&module)?;
-        artefact.write_text(&module)?;
-    }
-    bundle::binding()?;
-    bundle::pages()?;
+    finish_client()?;
+    shrink_into("dist/leasehold-store.wasm", &MEMORY)?;
+    bundle::memory()?;
     bundle::fence()?;
     bundle::command_line()
+}
+
+fn finish_client() -> Result<()> {
+    shrink_into("dist/leasehold.wasm", &BINDING)?;
+    bundle::client()?;
+    bundle::pages()
+}
+
+fn shrink_into(file: &str, artefact: &Artefact) -> Result<()> {
+    let module = root().join(file);
+    artefact.post_process(&module)?;
+    artefact.write_text(&module)
 }
 
 /// Compiles while npm installs: one waits for the processor, the other for the network.

@@ -28,9 +28,9 @@ const FAULTS: Bundle = Bundle {
     options: &["--alias:#glue/worker.js=./target/glue/faults.js", "--external:*.wasm"],
 };
 
-/// The npm package, and its in-process store, which is loaded when it is first used: once for workerd, which wants to be
-/// handed compiled modules, and once with the bytes inside for everybody else.
-const BINDING: [Bundle; 4] = [
+/// The npm package: once for workerd, which wants to be handed compiled modules, and once with the bytes inside for
+/// everybody else.
+const CLIENT: [Bundle; 2] = [
     Bundle {
         entry: "src/binding/index.ts",
         output: "dist/index.workerd.js",
@@ -44,15 +44,6 @@ const BINDING: [Bundle; 4] = [
         ],
     },
     Bundle {
-        entry: "src/binding/store.ts",
-        output: "dist/store.workerd.js",
-        options: &[
-            "--alias:#wasm=./src/binding/wasm.workerd.ts",
-            "--alias:#wasm-module=./leasehold-store.wasm",
-            "--external:./leasehold-store.wasm",
-        ],
-    },
-    Bundle {
         entry: "src/binding/index.ts",
         output: "dist/index.js",
         options: &[
@@ -61,6 +52,19 @@ const BINDING: [Bundle; 4] = [
             "--alias:#store=./store.js",
             "--external:./store.js",
             NO_FINALIZATION,
+        ],
+    },
+];
+
+/// Its in-process store, which is loaded when it is first used, in the same two ways.
+const MEMORY: [Bundle; 2] = [
+    Bundle {
+        entry: "src/binding/store.ts",
+        output: "dist/store.workerd.js",
+        options: &[
+            "--alias:#wasm=./src/binding/wasm.workerd.ts",
+            "--alias:#wasm-module=./leasehold-store.wasm",
+            "--external:./leasehold-store.wasm",
         ],
     },
     Bundle {
@@ -88,19 +92,20 @@ pub fn faults() -> Result<()> {
     FAULTS.write()
 }
 
-pub fn binding() -> Result<()> {
-    BINDING.iter().try_for_each(Bundle::write)
+pub fn client() -> Result<()> {
+    CLIENT.iter().try_for_each(Bundle::write)
 }
 
-/// The browser's build, for the pages of `www/`: what is served is that folder as it is.
+pub fn memory() -> Result<()> {
+    MEMORY.iter().try_for_each(Bundle::write)
+}
+
+/// The browser's client, for the pages of `www/`: what is served is that folder as it is.
 pub fn pages() -> Result<()> {
     let folder = root().join("www/leasehold");
     fs::create_dir_all(&folder).context("www/leasehold cannot be made")?;
-    for file in ["index.js", "store.js"] {
-        fs::copy(root().join("dist").join(file), folder.join(file))
-            .with_context(|| format!("dist/{file} cannot be copied to www/leasehold"))?;
-    }
-    Ok(())
+    let copied = fs::copy(root().join("dist/index.js"), folder.join("index.js"));
+    copied.map(|_| ()).context("dist/index.js cannot be copied to www/leasehold")
 }
 
 pub fn fence() -> Result<()> {

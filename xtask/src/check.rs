@@ -49,6 +49,7 @@ pub fn everything() -> Result<ExitCode> {
     tools::TESTS.install()?;
     say("Checking", "types and format of the TypeScript");
     run_npm("tsc", &["--project", "."])?;
+    run_npm("tsc", &["--project", "tsconfig.www.json"])?;
     run_npm("prettier", &["--check", "--log-level=warn", "."])?;
     Ok(ExitCode::SUCCESS)
 }

@@ -9,7 +9,6 @@ mod component;
 mod debian;
 mod declarations;
 mod freshness;
-mod key;
 mod pictures;
 mod prove;
 mod rust_worker;
@@ -40,8 +39,6 @@ cargo xtask <command>
                             the long runs: simulation, model, exhaustive, inputs, fuzz, mutations
   wit                       docs/wit.md anew, from wit/
   pictures                  docs/pictures/ anew, from the running pages
-  key <id> --spaces <name or prefix*>,.. --allow <read | lock | admin>,..
-                            a key for LEASEHOLD_KEYS, made at random
   check                     format, lint, documentation, types";
 
 fn main() -> ExitCode {
@@ -62,7 +59,6 @@ fn main() -> ExitCode {
         ["prove", ..] => prove::parts(&words[1..]),
         ["wit"] => wit::write(),
         ["pictures"] => pictures::take(),
-        ["key", ..] => key::make(&words[1..]),
         ["check"] => check::everything(),
         _ => {
             eprintln!("{USAGE}");
