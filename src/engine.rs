@@ -9,7 +9,7 @@ use crate::command::{
 };
 use crate::ledger::{Fault, Ledger, Notes, Open, Storage};
 use crate::lock::{Claim, Entry, Holding, Lock, Place, State};
-use crate::types::{Connection, Fence, Mode, Ms, Name, Token};
+use crate::types::{Connection, Fence, MaxHold, Mode, Ms, Name, Token, Ttl};
 
 /// How long a place outlives the ask that made or kept it, so that the next ask finds it.
 pub const GRACE_MS: Ms = 5_000;
@@ -125,12 +125,10 @@ pub fn leave<S: Storage>(
 pub fn keep_for_now<S: Storage>(ledger: &mut Ledger<S>, lock: &Name, place: Place, now: Ms) -> Result<(), Fault> {
     let mut open = ledger.open(lock)?;
     let lapses_at = now.saturating_add(GRACE_MS);
-    if let Some(mut entry) = open.lock.entry(place).cloned()
-        && let State::Waiting { until } = entry.state
+    if let Some(State::Waiting { until }) = open.lock.entry(place).map(|entry| entry.state)
         && lapses_at < until
     {
-        entry.state = State::Waiting { until: lapses_at };
-        open.put(entry);
+        open.change(place, &mut |entry| entry.state = State::Waiting { until: lapses_at });
     }
     ledger.close(lock, now);
     Ok(())
@@ -168,7 +166,8 @@ impl<N: Notes> Turn<'_, N> {
     fn acquire(&mut self, acquire: &Acquire) -> Outcome {
         let terms = &acquire.terms;
         if let Some(entry) = self.open.lock.by_request(&terms.token, &terms.request_id) {
-            return self.acquire_again(entry.clone(), acquire);
+            let (place, state, moved) = (entry.place, entry.state, entry.connection != self.via);
+            return self.acquire_again(place, state, moved, acquire);
         }
         if let Some(reason) = self.open.notes.gone_request(self.open.name, &terms.token, &terms.request_id) {
             return Outcome::Reply(Reply::Lost { reason });
@@ -214,22 +213,22 @@ impl<N: Notes> Turn<'_, N> {
     }
 
     /// The same token and requestId again: the same lease, or the same place (rule 6).
-    fn acquire_again(&mut self, mut entry: Entry, acquire: &Acquire) -> Outcome {
-        let moved = std::mem::replace(&mut entry.connection, self.via) != self.via;
-        match entry.state {
+    fn acquire_again(&mut self, place: Place, state: State, moved: bool, acquire: &Acquire) -> Outcome {
+        match state {
             State::Waiting { .. } => {
-                let place = entry.place;
-                entry.state = State::Waiting { until: self.place_until(acquire) };
-                self.open.put(entry);
+                let until = self.place_until(acquire);
+                self.open.change(place, &mut |entry| {
+                    entry.connection = self.via;
+                    entry.state = State::Waiting { until };
+                });
                 Outcome::Queued(place)
             }
             State::Ended { reason, .. } => Outcome::Reply(Reply::Lost { reason }),
-            State::Holding(holding) => {
-                let reply = granted(self.open.name, &entry, &holding, self.now);
+            State::Holding(_) => {
                 if moved {
-                    self.open.put(entry);
+                    self.open.change(place, &mut |entry| entry.connection = self.via);
                 }
-                Outcome::Reply(reply)
+                Outcome::Reply(self.standing(place))
             }
         }
     }
@@ -237,15 +236,20 @@ impl<N: Notes> Turn<'_, N> {
     fn renew(&mut self, renew: &Renew) -> Reply {
         match self.guard(&renew.token, renew.fence) {
             Err(reason) => Reply::Lost { reason },
-            Ok((mut entry, mut holding)) => {
-                entry.connection = self.via;
-                entry.terms.ttl = renew.ttl.unwrap_or(entry.terms.ttl);
+            Ok((place, mut holding)) => {
+                let name = self.open.name;
                 holding.claim = Claim::Made;
-                holding.expires_at = end_of(&entry, holding.granted_at, self.now, entry.terms.ttl.value());
-                entry.state = State::Holding(holding);
-                let lease = lease(self.open.name, &entry, &holding, self.now);
-                self.open.put(entry);
-                Reply::Renewed { lease }
+                let mut prolong = |entry: &mut Entry| {
+                    entry.connection = self.via;
+                    entry.terms.ttl = renew.ttl.unwrap_or(entry.terms.ttl);
+                    holding.expires_at =
+                        end_of(entry.terms.max_hold, holding.granted_at, self.now, entry.terms.ttl.value());
+                    entry.state = State::Holding(holding);
+                };
+                match self.open.change(place, &mut prolong) {
+                    Some(entry) => Reply::Renewed { lease: lease(name, entry, &holding, self.now) },
+                    None => Reply::Lost { reason: Lost::Unknown },
+                }
             }
         }
     }
@@ -253,8 +257,8 @@ impl<N: Notes> Turn<'_, N> {
     fn release(&mut self, release: &Release) -> Reply {
         match self.guard(&release.token, release.fence) {
             Err(reason) => Reply::Lost { reason },
-            Ok((entry, _)) => {
-                self.forget(&entry);
+            Ok((place, _)) => {
+                self.forget(place);
                 Reply::Released
             }
         }
@@ -262,16 +266,14 @@ impl<N: Notes> Turn<'_, N> {
 
     fn cancel(&mut self, cancel: &Cancel) -> Reply {
         let Cancel { token, request_id } = cancel;
-        match self.open.lock.by_request(token, request_id).cloned() {
+        match self.open.lock.by_request(token, request_id).map(|entry| (entry.place, entry.state)) {
             // Remembered, so that an acquire that comes after its own cancel is nobody's ghost.
             None => self.open.notes.remember(self.open.name, token, request_id, None, Lost::Released),
-            Some(entry) => match entry.state {
-                State::Waiting { .. } => self.forget(&entry),
-                State::Holding(Holding { claim: Claim::Answered | Claim::Open, .. }) => self.forget(&entry),
+            Some((place, state)) => match state {
+                State::Waiting { .. } => self.forget(place),
+                State::Holding(Holding { claim: Claim::Answered | Claim::Open, .. }) => self.forget(place),
                 // Already lived in: only its release ends it.
-                State::Holding(holding @ Holding { claim: Claim::Made, .. }) => {
-                    return granted(self.open.name, &entry, &holding, self.now);
-                }
+                State::Holding(Holding { claim: Claim::Made, .. }) => return self.standing(place),
                 State::Ended { .. } => {}
             },
         }
@@ -290,9 +292,9 @@ impl<N: Notes> Turn<'_, N> {
     fn revoke(&mut self, revoke: &Revoke) -> Reply {
         let count = match revoke.fence {
             None => self.end_all(Lost::Revoked),
-            Some(fence) => match self.open.lock.by_fence(fence).cloned() {
-                Some(entry) if matches!(entry.state, State::Holding(_)) => {
-                    self.end(entry, fence, Lost::Revoked);
+            Some(fence) => match self.open.lock.by_fence(fence).map(|entry| (entry.place, entry.state)) {
+                Some((place, State::Holding(_))) => {
+                    self.end(place, fence, Lost::Revoked);
                     1
                 }
                 Some(_) | None => 0,
@@ -302,10 +304,10 @@ impl<N: Notes> Turn<'_, N> {
     }
 
     /// Rule 5: only the token *and* the fence of a live lease may act on it.
-    fn guard(&self, token: &Token, fence: Fence) -> Result<(Entry, Holding), Lost> {
+    fn guard(&self, token: &Token, fence: Fence) -> Result<(Place, Holding), Lost> {
         let entry = self.open.lock.by_fence(fence).filter(|entry| entry.terms.token == *token);
-        match entry.map(|entry| (entry, entry.state)) {
-            Some((entry, State::Holding(holding))) => Ok((entry.clone(), holding)),
+        match entry.map(|entry| (entry.place, entry.state)) {
+            Some((place, State::Holding(holding))) => Ok((place, holding)),
             Some((_, State::Ended { reason, .. })) => Err(reason),
             Some((_, State::Waiting { .. })) => Err(Lost::Unknown),
             None => Err(self.open.notes.gone_lease(self.open.name, token, fence).unwrap_or(Lost::Unknown)),
@@ -314,22 +316,25 @@ impl<N: Notes> Turn<'_, N> {
 
     /// What time alone does, up to now: rule 3 (expiry is a comparison), then rule 7 (the queue moves up).
     fn settle(&mut self) {
-        while let Some(entry) = self.open.lock.first_due().filter(|entry| entry.due_at() <= self.now).cloned() {
-            match entry.state {
-                State::Holding(holding) => self.expire(entry, holding),
+        while let Some((_, place)) = self.open.lock.first_due().filter(|(due_at, _)| *due_at <= self.now) {
+            let Some(state) = self.open.lock.entry(place).map(|entry| entry.state) else { return };
+            match state {
+                State::Holding(holding) => self.expire(place, holding),
                 State::Ended { fence, .. } => {
-                    self.open.remove(entry.place);
+                    self.open.remove(place);
                     self.write_ends_before(fence);
                 }
                 State::Waiting { .. } => {
-                    self.open.remove(entry.place);
-                    self.events.push(Event::Lapsed { place: entry.place });
+                    self.open.remove(place);
+                    self.events.push(Event::Lapsed { place });
                 }
             }
         }
-        while let Some(head) = self.open.lock.head().filter(|head| self.admits(head.terms.mode)).cloned() {
+        while let Some(head) = self.open.lock.head().filter(|head| self.admits(head.terms.mode)) {
             let (place, waited) = (head.place, self.now.saturating_sub(head.asked_at));
-            let Some(holding) = self.grant(head, Claim::Open) else { return };
+            let (ttl, max_hold) = (head.terms.ttl, head.terms.max_hold);
+            let Some(holding) = self.holding(ttl, max_hold, Claim::Open) else { return };
+            self.open.change(place, &mut |entry| entry.state = State::Holding(holding));
             self.events.push(Event::Granted { place, fence: holding.fence, waited });
         }
     }
@@ -340,41 +345,48 @@ impl<N: Notes> Turn<'_, N> {
     }
 
     /// Grants in the reply to the ask itself.
-    fn grant_at_once(&mut self, newcomer: Entry) -> Outcome {
-        let place = newcomer.place;
-        let granted = self.grant(newcomer, Claim::Answered);
-        self.events.extend(granted.map(|holding| Event::Acquired { fence: holding.fence }));
-        let reply = granted.and_then(|_| standing(self.open.lock, self.open.name, place, self.now));
-        Outcome::Reply(reply.unwrap_or(Reply::Refused(Refusal::Unavailable)))
+    fn grant_at_once(&mut self, mut newcomer: Entry) -> Outcome {
+        let (place, ttl, max_hold) = (newcomer.place, newcomer.terms.ttl, newcomer.terms.max_hold);
+        let Some(holding) = self.holding(ttl, max_hold, Claim::Answered) else {
+            return Outcome::Reply(Reply::Refused(Refusal::Unavailable));
+        };
+        newcomer.state = State::Holding(holding);
+        self.open.put(newcomer);
+        self.events.push(Event::Acquired { fence: holding.fence });
+        Outcome::Reply(self.standing(place))
     }
 
-    /// `None`, and nothing done, when the space has used up its fences.
-    fn grant(&mut self, mut entry: Entry, claim: Claim) -> Option<Holding> {
+    /// What the ask is told that is at this place.
+    fn standing(&self, place: Place) -> Reply {
+        standing(self.open.lock, self.open.name, place, self.now).unwrap_or(Reply::Refused(Refusal::Unavailable))
+    }
+
+    /// A new lease; `None` when the space has used up its fences.
+    fn holding(&mut self, ttl: Ttl, max_hold: Option<MaxHold>, claim: Claim) -> Option<Holding> {
         let fence = self.open.notes.next_fence()?;
-        let ttl = entry.terms.ttl.value();
+        let ttl = ttl.value();
         let length = match claim {
             Claim::Open => ttl.min(CLAIM_MS),
             Claim::Answered | Claim::Made => ttl,
         };
-        let holding =
-            Holding { fence, granted_at: self.now, expires_at: end_of(&entry, self.now, self.now, length), claim };
-        entry.state = State::Holding(holding);
-        self.open.put(entry);
-        Some(holding)
+        let expires_at = end_of(max_hold, self.now, self.now, length);
+        Some(Holding { fence, granted_at: self.now, expires_at, claim })
     }
 
     /// A lease that nobody claimed closes nothing: it costs the queue its window and no more.
-    fn expire(&mut self, mut entry: Entry, holding: Holding) {
-        let delay = match holding.claim {
-            Claim::Open => 0,
-            Claim::Answered | Claim::Made => entry.terms.lock_delay.value(),
-        };
-        let closed_until = holding.expires_at.saturating_add(delay);
-        let until = holding.expires_at.saturating_add(entry.terms.ttl.value()).max(closed_until);
-        let (connection, fence) = (entry.connection, holding.fence);
-        entry.state = State::Ended { fence, reason: Lost::Expired, until, closed_until };
-        self.open.lock.note_unwritten_end(fence, entry.place);
-        self.open.put_unwritten(entry);
+    fn expire(&mut self, place: Place, holding: Holding) {
+        let fence = holding.fence;
+        let expired = self.open.change_unwritten(place, &mut |entry| {
+            let delay = match holding.claim {
+                Claim::Open => 0,
+                Claim::Answered | Claim::Made => entry.terms.lock_delay.value(),
+            };
+            let closed_until = holding.expires_at.saturating_add(delay);
+            let until = holding.expires_at.saturating_add(entry.terms.ttl.value()).max(closed_until);
+            entry.state = State::Ended { fence, reason: Lost::Expired, until, closed_until };
+        });
+        let connection = expired.and_then(|entry| entry.connection);
+        self.open.lock.note_unwritten_end(fence, place);
         self.events.push(Event::Ended { fence, reason: Lost::Expired, connection });
     }
 
@@ -383,40 +395,39 @@ impl<N: Notes> Turn<'_, N> {
     /// lease would be live again (rule 5).
     fn write_ends_before(&mut self, fence: Fence) {
         while let Some(place) = self.open.lock.take_unwritten_end(fence) {
-            if let Some(entry) = self.open.lock.entry(place).cloned() {
-                self.open.put(entry);
-            }
+            self.open.change(place, &mut |_| {});
         }
     }
 
     fn end_all(&mut self, reason: Lost) -> usize {
-        let all: Vec<_> = self.open.lock.holders().map(|(entry, holding)| (entry.clone(), holding.fence)).collect();
+        let all: Vec<_> = self.open.lock.holders().map(|(entry, holding)| (entry.place, holding.fence)).collect();
         let count = all.len();
-        for (entry, fence) in all {
-            self.end(entry, fence, reason);
+        for (place, fence) in all {
+            self.end(place, fence, reason);
         }
         count
     }
 
     /// Ends a live lease and remembers why for its ttl, so that its holder hears it at its next renewal at the latest.
-    fn end(&mut self, mut entry: Entry, fence: Fence, reason: Lost) {
-        let connection = entry.connection;
-        let until = self.now.saturating_add(entry.terms.ttl.value());
-        entry.state = State::Ended { fence, reason, until, closed_until: 0 };
-        self.open.put(entry);
+    fn end(&mut self, place: Place, fence: Fence, reason: Lost) {
+        let ended = self.open.change(place, &mut |entry| {
+            let until = self.now.saturating_add(entry.terms.ttl.value());
+            entry.state = State::Ended { fence, reason, until, closed_until: 0 };
+        });
+        let connection = ended.and_then(|entry| entry.connection);
         self.events.push(Event::Ended { fence, reason, connection });
     }
 
     /// Removes an entry whose owner is done with it.
-    fn forget(&mut self, entry: &Entry) {
-        let terms = &entry.terms;
-        self.events.push(match entry.fence() {
+    fn forget(&mut self, place: Place) {
+        let Some(entry) = self.open.remove(place) else { return };
+        let (terms, fence) = (&entry.terms, entry.fence());
+        self.events.push(match fence {
             Some(fence) => Event::Released { fence },
-            None => Event::Left { place: entry.place },
+            None => Event::Left { place },
         });
-        self.open.remove(entry.place);
-        self.open.notes.remember(self.open.name, &terms.token, &terms.request_id, entry.fence(), Lost::Released);
-        if let Some(fence) = entry.fence() {
+        self.open.notes.remember(self.open.name, &terms.token, &terms.request_id, fence, Lost::Released);
+        if let Some(fence) = fence {
             self.write_ends_before(fence);
         }
     }
@@ -427,9 +438,9 @@ impl<N: Notes> Turn<'_, N> {
 }
 
 /// Rule 12: no lease lives past its grant plus maxHoldMs.
-fn end_of(entry: &Entry, granted_at: Ms, now: Ms, length: Ms) -> Ms {
+fn end_of(max_hold: Option<MaxHold>, granted_at: Ms, now: Ms, length: Ms) -> Ms {
     let wanted = now.saturating_add(length);
-    match entry.terms.max_hold {
+    match max_hold {
         Some(max_hold) => wanted.min(granted_at.saturating_add(max_hold.value())),
         None => wanted,
     }

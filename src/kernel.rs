@@ -302,11 +302,13 @@ impl Notes for Pad {
         Some(fence)
     }
 
-    fn put(&mut self, _: &Name, _: Option<&Entry>, _: &Entry) {}
+    fn comes(&mut self, _: &Name, _: &Entry) {}
 
-    fn put_unwritten(&mut self, _: &Name, _: Option<&Entry>, _: &Entry) {}
+    fn goes(&mut self, _: &Name, _: &Entry) {}
 
-    fn removed(&mut self, _: &Name, _: &Entry) {}
+    fn write(&mut self, _: &Name, _: &mut Entry) {}
+
+    fn delete(&mut self, _: &Name, _: &Entry) {}
 
     fn remember(&mut self, _: &Name, token: &Token, request_id: &RequestId, fence: Option<Fence>, reason: Lost) {
         let is_that = |gone: &Remembered| gone.is_of(token, request_id) && gone.fence == fence;

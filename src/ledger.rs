@@ -103,7 +103,8 @@ impl Storage for InMemory {
 
 pub struct Ledger<S> {
     storage: S,
-    locks: FxHashMap<Name, Kept>,
+    /// A box each, since a table that grows moves all it has, and is half empty then.
+    locks: FxHashMap<Name, Box<Kept>>,
     /// The locks by the instants they are armed at: those that somebody waits for, and the others.
     contended: Agenda,
     quiet: Agenda,
@@ -124,13 +125,13 @@ impl Kept {
     fn read(name: &Name, entries: Vec<Entry>, waiters: &mut Waiters, contended: &mut Agenda) -> Self {
         let mut kept = Self::default();
         for entry in entries {
-            waiters.note(name, None, Some(&entry));
+            waiters.add(name, &entry);
             kept.lock.put(entry);
         }
         // The clock may have gone back to before what kept the queue from moving up.
         if kept.lock.head().is_some_and(|head| kept.lock.has_room_for(head.terms.mode)) {
             kept.armed = Some((0, Interest::Contended));
-            contended.add(0, name, WHOLE);
+            contended.add(0, WHOLE, Some(name));
         }
         kept
     }
@@ -164,14 +165,17 @@ pub trait Notes {
     /// The next fence of the space; `None` when it has used up its integers.
     fn next_fence(&mut self) -> Option<Fence>;
 
-    /// An entry is new, or another than before, and is to be stored.
-    fn put(&mut self, lock: &Name, before: Option<&Entry>, after: &Entry);
+    /// An entry is new, or is now what it has become.
+    fn comes(&mut self, lock: &Name, entry: &Entry);
 
-    /// An entry is another than before in memory only.
-    fn put_unwritten(&mut self, lock: &Name, before: Option<&Entry>, after: &Entry);
+    /// An entry is there no more, or not as it was.
+    fn goes(&mut self, lock: &Name, entry: &Entry);
 
-    /// An entry is there no more.
-    fn removed(&mut self, lock: &Name, entry: &Entry);
+    /// The row of an entry is to be written.
+    fn write(&mut self, lock: &Name, entry: &mut Entry);
+
+    /// The row of an entry is to be deleted.
+    fn delete(&mut self, lock: &Name, entry: &Entry);
 
     /// An ask or a lease is over; see [`Gone`].
     fn remember(&mut self, lock: &Name, token: &Token, request_id: &RequestId, fence: Option<Fence>, reason: Lost);
@@ -274,7 +278,7 @@ impl<S: Storage> Ledger<S> {
                 // Freed in this turn, its rows are still in storage.
                 let is_stored = !self.loaded.covers(name) && !self.books.journal.touches(name);
                 let entries = if is_stored { self.storage.load(name)? } else { Vec::new() };
-                slot.insert(Kept::read(name, entries, &mut self.books.waiters, &mut self.contended))
+                slot.insert(Box::new(Kept::read(name, entries, &mut self.books.waiters, &mut self.contended)))
             }
         };
         Ok(Open { name, lock: &mut kept.lock, notes: &mut self.books })
@@ -293,10 +297,10 @@ impl<S: Storage> Ledger<S> {
                 self.locks.remove(name);
             }
             if let Some((at, interest)) = armed {
-                self.agenda(interest).remove(at, name, WHOLE);
+                self.agenda(interest).remove(at, WHOLE, Some(name));
             }
             if let Some((at, interest)) = due {
-                self.agenda(interest).add(at, name, WHOLE);
+                self.agenda(interest).add(at, WHOLE, Some(name));
             }
         }
     }
@@ -312,12 +316,12 @@ impl<S: Storage> Ledger<S> {
 
     /// The first instant at which a lock in memory may be due that somebody waits for.
     pub fn next_contended(&self) -> Option<Ms> {
-        self.contended.first()
+        self.contended.first().map(|(at, _)| at)
     }
 
     /// The first instant at which any other lock in memory may be due.
     pub fn next_quiet(&self) -> Option<Ms> {
-        self.quiet.first()
+        self.quiet.first().map(|(at, _)| at)
     }
 
     fn agenda(&mut self, interest: Interest) -> &mut Agenda {
@@ -340,7 +344,7 @@ impl<S: Storage> Ledger<S> {
         locks.retain(|(name, _)| !self.locks.contains_key(name));
         for (name, entries) in locks {
             let kept = Kept::read(&name, entries, &mut self.books.waiters, &mut self.contended);
-            self.locks.insert(name.clone(), kept);
+            self.locks.insert(name.clone(), Box::new(kept));
             self.close(&name, now);
         }
         Ok(matches!(self.loaded, Loaded::UpTo(_)))
@@ -402,11 +406,6 @@ impl<S: Storage> Ledger<S> {
             return Ok(Flushed::Nothing);
         }
         self.books.journal.fresh.clear();
-        for (lock, place) in &rows {
-            if let Some(kept) = self.locks.get_mut(lock) {
-                kept.lock.mark_stored(*place);
-            }
-        }
         let locks = &self.locks;
         let entry = |lock, place| locks.get(lock).and_then(|kept| kept.lock.entry(place));
         let changes: Vec<_> = rows
@@ -435,20 +434,38 @@ impl Loaded {
 }
 
 impl<N: Notes> Open<'_, N> {
-    pub fn put(&mut self, entry: Entry) {
-        self.notes.put(self.name, self.lock.entry(entry.place), &entry);
+    /// Adds an entry.
+    pub fn put(&mut self, mut entry: Entry) {
+        self.notes.comes(self.name, &entry);
+        self.notes.write(self.name, &mut entry);
         self.lock.put(entry);
     }
 
-    /// Changes an entry in memory only: what it becomes follows from what is stored and the clock.
-    pub fn put_unwritten(&mut self, entry: Entry) {
-        self.notes.put_unwritten(self.name, self.lock.entry(entry.place), &entry);
-        self.lock.put(entry);
+    /// Changes an entry: anything but its place, and who asked.
+    pub fn change(&mut self, place: Place, change: &mut dyn FnMut(&mut Entry)) -> Option<&Entry> {
+        let Self { name, lock, notes } = self;
+        lock.change(place, &mut |entry| {
+            notes.goes(name, entry);
+            change(entry);
+            notes.comes(name, entry);
+            notes.write(name, entry);
+        })
+    }
+
+    /// The same in memory only: what the entry becomes follows from what is stored and the clock.
+    pub fn change_unwritten(&mut self, place: Place, change: &mut dyn FnMut(&mut Entry)) -> Option<&Entry> {
+        let Self { name, lock, notes } = self;
+        lock.change(place, &mut |entry| {
+            notes.goes(name, entry);
+            change(entry);
+            notes.comes(name, entry);
+        })
     }
 
     pub fn remove(&mut self, place: Place) -> Option<Entry> {
         let entry = self.lock.remove(place)?;
-        self.notes.removed(self.name, &entry);
+        self.notes.goes(self.name, &entry);
+        self.notes.delete(self.name, &entry);
         Some(entry)
     }
 }
@@ -467,18 +484,20 @@ impl Notes for Books {
         self.journal.next_fence()
     }
 
-    fn put(&mut self, lock: &Name, before: Option<&Entry>, after: &Entry) {
-        self.journal.note_put(lock, after);
-        self.waiters.note(lock, before, Some(after));
+    fn comes(&mut self, lock: &Name, entry: &Entry) {
+        self.waiters.add(lock, entry);
     }
 
-    fn put_unwritten(&mut self, lock: &Name, before: Option<&Entry>, after: &Entry) {
-        self.waiters.note(lock, before, Some(after));
+    fn goes(&mut self, lock: &Name, entry: &Entry) {
+        self.waiters.remove(lock, entry);
     }
 
-    fn removed(&mut self, lock: &Name, entry: &Entry) {
-        self.waiters.note(lock, Some(entry), None);
-        self.journal.note_removed(lock, entry);
+    fn write(&mut self, lock: &Name, entry: &mut Entry) {
+        self.journal.write(lock, entry);
+    }
+
+    fn delete(&mut self, lock: &Name, entry: &Entry) {
+        self.journal.delete(lock, entry);
     }
 
     fn remember(&mut self, lock: &Name, token: &Token, request_id: &RequestId, fence: Option<Fence>, reason: Lost) {
@@ -540,14 +559,15 @@ impl Journal {
         self.rows.range((lock.clone(), 0)..).next().is_some_and(|(first, _)| first == lock)
     }
 
-    fn note_put(&mut self, lock: &Name, entry: &Entry) {
+    fn write(&mut self, lock: &Name, entry: &mut Entry) {
         let row = (lock.clone(), entry.place);
         if self.rows.insert(row.clone()) && !entry.is_stored {
             self.fresh.insert(row);
         }
+        entry.is_stored = true;
     }
 
-    fn note_removed(&mut self, lock: &Name, entry: &Entry) {
+    fn delete(&mut self, lock: &Name, entry: &Entry) {
         let row = (lock.clone(), entry.place);
         if self.fresh.remove(&row) {
             self.rows.remove(&row);
@@ -566,33 +586,29 @@ struct Waiters {
 }
 
 impl Waiters {
-    /// Takes note that one entry of a lock is another now.
-    fn note(&mut self, lock: &Name, before: Option<&Entry>, after: Option<&Entry>) {
-        fn of(entry: &Entry) -> Option<(u64, Place)> {
-            match (entry.state, entry.connection) {
-                (State::Waiting { .. }, Some(Connection(connection))) => Some((connection, entry.place)),
-                _ => None,
+    fn add(&mut self, lock: &Name, entry: &Entry) {
+        match (entry.state, entry.connection) {
+            (State::Waiting { .. }, connection) => {
+                self.waiting += 1;
+                if let Some(Connection(connection)) = connection {
+                    self.by_connection.add(connection, entry.place, Some(lock));
+                }
             }
-        }
-        if let Some((connection, place)) = before.and_then(of) {
-            self.by_connection.remove(connection, lock, place);
-        }
-        if let Some((connection, place)) = after.and_then(of) {
-            self.by_connection.add(connection, lock, place);
-        }
-        if let Some(count) = before.and_then(|entry| self.count(entry.state)) {
-            *count = count.saturating_sub(1);
-        }
-        if let Some(count) = after.and_then(|entry| self.count(entry.state)) {
-            *count += 1;
+            (State::Holding(_), _) => self.holding += 1,
+            (State::Ended { .. }, _) => {}
         }
     }
 
-    fn count(&mut self, state: State) -> Option<&mut usize> {
-        match state {
-            State::Waiting { .. } => Some(&mut self.waiting),
-            State::Holding(_) => Some(&mut self.holding),
-            State::Ended { .. } => None,
+    fn remove(&mut self, lock: &Name, entry: &Entry) {
+        match (entry.state, entry.connection) {
+            (State::Waiting { .. }, connection) => {
+                self.waiting -= 1;
+                if let Some(Connection(connection)) = connection {
+                    self.by_connection.remove(connection, entry.place, Some(lock));
+                }
+            }
+            (State::Holding(_), _) => self.holding -= 1,
+            (State::Ended { .. }, _) => {}
         }
     }
 

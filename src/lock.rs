@@ -3,10 +3,11 @@
 //! A container. It keeps its entries findable (by place, by request, by fence, by due time) and says what is true of
 //! them; what may happen to them is the engine's to say.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
 
+use crate::agenda::Agenda;
 use crate::command::{Lost, Terms};
 use crate::types::{Connection, Fence, Limit, Mode, Ms, RequestId, Token};
 
@@ -22,7 +23,7 @@ pub struct Entry {
     /// Where its owner was heard of last, if that was a socket: there it is told what happens to it.
     pub connection: Option<Connection>,
     pub state: State,
-    /// Whether storage has a row of it, current or not.
+    /// Whether storage has a row of it, current or not, or gets one at the end of this turn.
     pub is_stored: bool,
 }
 
@@ -85,20 +86,14 @@ impl Entry {
 
 #[derive(Debug, Default)]
 pub struct Lock {
-    entries: BTreeMap<Place, Box<Entry>>,
+    entries: Entries,
     /// Only for a crowd: most locks have one entry, and an index would be most of their memory.
     index: Option<Box<Index>>,
-    holding: usize,
-    waiting: usize,
-    /// Shared entries that hold or wait, and the limit they agree on.
-    shared: usize,
-    limit: Option<Limit>,
+    totals: Totals,
     /// The largest place there was: none is given twice while somebody may ask for the entry that had it.
     last_place: Place,
-    /// No grant before this instant.
-    closed_until: Ms,
     /// Leases that expired, and whose rows do not say so, in the order of their fences.
-    unwritten_ends: VecDeque<(u64, Place)>,
+    unwritten_ends: Agenda,
 }
 
 /// From this many entries on a lock keeps an index; below it, looking at each entry is quicker.
@@ -109,15 +104,15 @@ const HAS_INDEX: bool = cfg!(not(feature = "component"));
 
 impl Lock {
     pub fn is_free(&self) -> bool {
-        self.entries.is_empty()
+        self.entries.first.is_none()
     }
 
     pub fn entry(&self, place: Place) -> Option<&Entry> {
-        self.entries.get(&place).map(Box::as_ref)
+        self.entries.get(place)
     }
 
     pub fn entries(&self) -> impl Iterator<Item = &Entry> {
-        self.entries.values().map(Box::as_ref)
+        self.entries.iter()
     }
 
     pub fn by_request(&self, token: &Token, request_id: &RequestId) -> Option<&Entry> {
@@ -132,8 +127,8 @@ impl Lock {
     pub fn by_fence(&self, fence: Fence) -> Option<&Entry> {
         match self.index() {
             Some(index) => {
-                let first = index.fences.range((fence.value(), Place::MIN)..).next();
-                first.filter(|(found, _)| *found == fence.value()).and_then(|(_, place)| self.entry(*place))
+                let place = index.held.place_at(fence.value()).or_else(|| index.ended.place_at(fence.value()))?;
+                self.entry(place)
             }
             None => self.entries().find(|entry| entry.fence() == Some(fence)),
         }
@@ -142,16 +137,16 @@ impl Lock {
     /// The first in the queue.
     pub fn head(&self) -> Option<&Entry> {
         match self.index() {
-            Some(index) => index.queue.first().and_then(|place| self.entry(*place)),
+            Some(index) => index.queue.front().and_then(|place| self.entry(*place)),
             None => self.entries().find(|entry| matches!(entry.state, State::Waiting { .. })),
         }
     }
 
-    /// The entry that is due first.
-    pub fn first_due(&self) -> Option<&Entry> {
+    /// When the first entry is due, and its place.
+    pub fn first_due(&self) -> Option<(Ms, Place)> {
         match self.index() {
-            Some(index) => index.due.first().and_then(|(_, place)| self.entry(*place)),
-            None => self.entries().min_by_key(|entry| (entry.due_at(), entry.place)),
+            Some(index) => index.expiries.first().into_iter().chain(index.lapses.first()).min(),
+            None => self.entries().map(|entry| (entry.due_at(), entry.place)).min(),
         }
     }
 
@@ -164,7 +159,7 @@ impl Lock {
             }
         }
         match self.index() {
-            Some(index) => Box::new(index.holding.iter().filter_map(|place| self.entry(*place).and_then(held))),
+            Some(index) => Box::new(index.held.places().filter_map(|place| self.entry(place).and_then(held))),
             None => Box::new(self.entries().filter_map(held)),
         }
     }
@@ -178,17 +173,17 @@ impl Lock {
     }
 
     pub fn holding(&self) -> usize {
-        self.holding
+        self.totals.holding
     }
 
     pub fn waiting(&self) -> usize {
-        self.waiting
+        self.totals.waiting
     }
 
     /// The earliest end of a live lease.
     pub fn first_expiry(&self) -> Option<Ms> {
         match self.index() {
-            Some(index) => index.expiries.first().map(|(expires_at, _)| *expires_at),
+            Some(index) => index.expiries.first().map(|(expires_at, _)| expires_at),
             None => self.holders().map(|(_, holding)| holding.expires_at).min(),
         }
     }
@@ -196,7 +191,7 @@ impl Lock {
     /// How many wait in front of this place.
     pub fn ahead_of(&self, place: Place) -> usize {
         match self.index() {
-            Some(index) => index.queue.before(place),
+            Some(index) => either(position(&index.queue, place, |place| *place)),
             None => self.waiters().take_while(|entry| entry.place < place).count(),
         }
     }
@@ -208,43 +203,41 @@ impl Lock {
 
     /// The limit of the shared entries that hold or wait, where there are any.
     pub fn shared_limit(&self) -> Option<Option<Limit>> {
-        (self.shared > 0).then_some(self.limit)
+        (self.totals.shared > 0).then_some(self.totals.limit)
     }
 
     /// Whether one more lease of this mode can live beside those that do.
     pub fn has_room_for(&self, mode: Mode) -> bool {
+        let holding = self.totals.holding;
         match mode {
-            Mode::Exclusive => self.holding == 0,
+            Mode::Exclusive => holding == 0,
             Mode::Shared(limit) => {
                 let alone = self.holders().next().is_some_and(|(entry, _)| entry.terms.mode == Mode::Exclusive);
-                !alone && limit.is_none_or(|limit| (self.holding as u64) < limit.value())
+                !alone && limit.is_none_or(|limit| (holding as u64) < limit.value())
             }
         }
     }
 
     pub fn closed_until(&self) -> Ms {
-        self.closed_until
+        self.totals.closed_until
     }
 
     /// The next instant at which something happens to this lock by itself; `None` when it is free.
     pub fn due_at(&self, now: Ms) -> Option<Ms> {
-        let first = self.first_due()?.due_at();
-        let opens = self.waiting > 0 && now < self.closed_until;
-        Some(if opens { first.min(self.closed_until) } else { first })
+        let (first, _) = self.first_due()?;
+        let opens = self.waiting() > 0 && now < self.closed_until();
+        Some(if opens { first.min(self.closed_until()) } else { first })
     }
 
     /// Adds an entry, or puts it in the stead of the one at its place.
     pub fn put(&mut self, entry: Entry) {
         self.remove(entry.place);
         self.last_place = self.last_place.max(entry.place);
-        self.count(&entry, Change::In);
-        if let State::Ended { closed_until, .. } = entry.state {
-            self.closed_until = self.closed_until.max(closed_until);
-        }
+        self.totals.add(&entry);
         if let Some(index) = self.index_mut() {
             index.add(&entry);
         }
-        self.entries.insert(entry.place, Box::new(entry));
+        self.entries.insert(entry);
         if HAS_INDEX && self.index.is_none() && self.entries.len() >= CROWD {
             let mut index = Box::<Index>::default();
             self.entries().for_each(|entry| index.add(entry));
@@ -252,33 +245,37 @@ impl Lock {
         }
     }
 
+    /// Changes the entry at a place: anything but its place, and who asked.
+    pub fn change(&mut self, place: Place, change: &mut dyn FnMut(&mut Entry)) -> Option<&Entry> {
+        let entry = self.entries.get_mut(place)?;
+        let mut index = if HAS_INDEX { self.index.as_deref_mut() } else { None };
+        self.totals.remove(entry);
+        if let Some(index) = &mut index {
+            index.remove_state(entry);
+        }
+        change(entry);
+        self.totals.add(entry);
+        if let Some(index) = index {
+            index.add_state(entry);
+        }
+        Some(entry)
+    }
+
     /// Notes that a lease has expired, which its row does not say.
     pub fn note_unwritten_end(&mut self, fence: Fence, place: Place) {
-        let at = self.unwritten_ends.partition_point(|(other, _)| *other < fence.value());
-        self.unwritten_ends.insert(at, (fence.value(), place));
+        self.unwritten_ends.add(fence.value(), place, None);
     }
 
     /// The place of such a lease, if its fence is older than this one. It is noted no longer.
     pub fn take_unwritten_end(&mut self, before: Fence) -> Option<Place> {
-        let (fence, place) = *self.unwritten_ends.front()?;
-        if fence < before.value() {
-            self.unwritten_ends.pop_front();
-            Some(place)
-        } else {
-            None
-        }
-    }
-
-    /// Notes that storage has a row of the entry at this place.
-    pub fn mark_stored(&mut self, place: Place) {
-        if let Some(entry) = self.entries.get_mut(&place) {
-            entry.is_stored = true;
-        }
+        let (fence, place) = self.unwritten_ends.first().filter(|(fence, _)| *fence < before.value())?;
+        self.unwritten_ends.remove(fence, place, None);
+        Some(place)
     }
 
     pub fn remove(&mut self, place: Place) -> Option<Entry> {
-        let entry = *self.entries.remove(&place)?;
-        self.count(&entry, Change::Out);
+        let entry = self.entries.remove(place)?;
+        self.totals.remove(&entry);
         if let Some(index) = self.index_mut() {
             index.remove(&entry);
         }
@@ -296,133 +293,200 @@ impl Lock {
     fn index_mut(&mut self) -> Option<&mut Index> {
         if HAS_INDEX { self.index.as_deref_mut() } else { None }
     }
+}
 
-    fn count(&mut self, entry: &Entry, change: Change) {
-        let step = |count: &mut usize| match change {
-            Change::In => *count += 1,
-            Change::Out => *count -= 1,
+/// Entries in the order of their places. Who comes is the last, and who goes is mostly among the first.
+#[derive(Debug, Default)]
+struct Entries {
+    /// In the lock itself, since most have no other.
+    first: Option<Entry>,
+    rest: VecDeque<Box<Entry>>,
+}
+
+impl Entries {
+    fn len(&self) -> usize {
+        self.rest.len() + usize::from(self.first.is_some())
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &Entry> {
+        self.first.iter().chain(self.rest.iter().map(Box::as_ref))
+    }
+
+    fn get(&self, place: Place) -> Option<&Entry> {
+        match &self.first {
+            Some(first) if first.place == place => Some(first),
+            _ => self.rest.get(self.position(place).ok()?).map(Box::as_ref),
+        }
+    }
+
+    fn get_mut(&mut self, place: Place) -> Option<&mut Entry> {
+        if self.first.as_ref().is_some_and(|first| first.place == place) {
+            return self.first.as_mut();
+        }
+        let at = self.position(place).ok()?;
+        self.rest.get_mut(at).map(Box::as_mut)
+    }
+
+    /// Its place is not yet there.
+    fn insert(&mut self, entry: Entry) {
+        let second = match &mut self.first {
+            Some(first) if first.place < entry.place => entry,
+            first => match first.replace(entry) {
+                Some(second) => second,
+                None => return,
+            },
         };
-        match entry.state {
-            State::Waiting { .. } => step(&mut self.waiting),
-            State::Holding(_) => step(&mut self.holding),
-            State::Ended { .. } => return,
-        }
-        if let Mode::Shared(limit) = entry.terms.mode {
-            step(&mut self.shared);
-            // That of the latest to come: it agreed with all who were there, and who was gone by then may have had another.
-            if let Change::In = change {
-                self.limit = limit;
+        let at = either(self.position(second.place));
+        self.rest.insert(at, Box::new(second));
+    }
+
+    fn remove(&mut self, place: Place) -> Option<Entry> {
+        match &mut self.first {
+            Some(first) if first.place == place => {
+                let second = self.rest.pop_front().map(|entry| *entry);
+                std::mem::replace(&mut self.first, second)
             }
+            _ => self.rest.remove(self.position(place).ok()?).map(|entry| *entry),
         }
+    }
+
+    /// Where it is in the rest.
+    fn position(&self, place: Place) -> Result<usize, usize> {
+        position(&self.rest, place, |entry| entry.place)
     }
 }
 
-#[derive(Clone, Copy)]
-enum Change {
-    In,
-    Out,
+/// Where a place is among others in order, or else where it belongs.
+///
+/// No two are the same. So there cannot be more of them in front of it than there are numbers between the first and it,
+/// nor more behind it than up to the last: where few are missing, little is left to be searched.
+fn position<T>(ring: &VecDeque<T>, place: Place, place_of: fn(&T) -> Place) -> Result<usize, usize> {
+    let (Some(first), Some(last)) = (ring.front().map(place_of), ring.back().map(place_of)) else { return Err(0) };
+    let at_most = |from: Place, to: Place| usize::try_from(to.saturating_sub(from)).unwrap_or(usize::MAX);
+    let mut low = ring.len().saturating_sub(at_most(place, last.saturating_add(1)));
+    let mut high = ring.len().min(at_most(first, place));
+    while low < high {
+        let middle = low.midpoint(high);
+        if ring.get(middle).is_some_and(|other| place_of(other) < place) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    if ring.get(low).is_some_and(|other| place_of(other) == place) { Ok(low) } else { Err(low) }
+}
+
+fn either(position: Result<usize, usize>) -> usize {
+    position.unwrap_or_else(|at| at)
+}
+
+/// What is true of all entries together.
+#[derive(Debug, Default)]
+struct Totals {
+    holding: usize,
+    waiting: usize,
+    /// Shared entries that hold or wait, and the limit they agree on.
+    shared: usize,
+    limit: Option<Limit>,
+    /// No grant before this instant.
+    closed_until: Ms,
+}
+
+impl Totals {
+    fn add(&mut self, entry: &Entry) {
+        match entry.state {
+            State::Waiting { .. } => self.waiting += 1,
+            State::Holding(_) => self.holding += 1,
+            State::Ended { closed_until, .. } => {
+                self.closed_until = self.closed_until.max(closed_until);
+                return;
+            }
+        }
+        if let Mode::Shared(limit) = entry.terms.mode {
+            self.shared += 1;
+            // That of the latest to come: it agreed with all who were there, and who was gone by then may have had another.
+            self.limit = limit;
+        }
+    }
+
+    fn remove(&mut self, entry: &Entry) {
+        match entry.state {
+            State::Waiting { .. } => self.waiting -= 1,
+            State::Holding(_) => self.holding -= 1,
+            State::Ended { .. } => return,
+        }
+        if let Mode::Shared(_) = entry.terms.mode {
+            self.shared -= 1;
+        }
+    }
 }
 
 /// What makes the cost of every look-up independent of how many hold and wait.
 #[derive(Debug, Default)]
 struct Index {
     requests: FxHashMap<(Token, RequestId), Place>,
-    fences: BTreeSet<(u64, Place)>,
-    holding: BTreeSet<Place>,
-    expiries: BTreeSet<(Ms, Place)>,
-    queue: Queue,
-    due: BTreeSet<(Ms, Place)>,
+    /// The places that wait, in order.
+    queue: VecDeque<Place>,
+    /// Those that hold and those that have ended, by their fences.
+    held: Agenda,
+    ended: Agenda,
+    /// Those that hold by when that ends, and the others by when they go.
+    expiries: Agenda,
+    lapses: Agenda,
 }
 
 impl Index {
     fn add(&mut self, entry: &Entry) {
-        let place = entry.place;
-        self.requests.insert((entry.terms.token.clone(), entry.terms.request_id.clone()), place);
-        self.due.insert((entry.due_at(), place));
-        if let Some(fence) = entry.fence() {
-            self.fences.insert((fence.value(), place));
-        }
-        match entry.state {
-            State::Waiting { .. } => self.queue.add(place),
-            State::Holding(holding) => {
-                self.holding.insert(place);
-                self.expiries.insert((holding.expires_at, place));
-            }
-            State::Ended { .. } => {}
-        }
+        self.requests.insert(asked_by(entry), entry.place);
+        self.add_state(entry);
     }
 
     fn remove(&mut self, entry: &Entry) {
+        self.requests.remove(&asked_by(entry));
+        self.remove_state(entry);
+    }
+
+    fn add_state(&mut self, entry: &Entry) {
         let place = entry.place;
-        self.requests.remove(&(entry.terms.token.clone(), entry.terms.request_id.clone()));
-        self.due.remove(&(entry.due_at(), place));
-        if let Some(fence) = entry.fence() {
-            self.fences.remove(&(fence.value(), place));
-        }
         match entry.state {
-            State::Waiting { .. } => self.queue.remove(place),
-            State::Holding(holding) => {
-                self.holding.remove(&place);
-                self.expiries.remove(&(holding.expires_at, place));
+            State::Waiting { until } => {
+                if let Err(at) = position(&self.queue, place, |place| *place) {
+                    self.queue.insert(at, place);
+                }
+                self.lapses.add(until, place, None);
             }
-            State::Ended { .. } => {}
-        }
-    }
-}
-
-/// The places that wait, in order, counted in blocks so that a position is found without walking the queue.
-#[derive(Debug, Default)]
-struct Queue {
-    places: BTreeSet<Place>,
-    /// Which blocks of places have how many that wait, in order.
-    blocks: VecDeque<(Place, usize)>,
-}
-
-/// Places that share a block. With the largest queue some hundred blocks are summed for a position.
-const BLOCK: Place = 64;
-
-impl Queue {
-    fn add(&mut self, place: Place) {
-        if !self.places.insert(place) {
-            return;
-        }
-        let (at, block) = self.block_of(place);
-        match self.blocks.get_mut(at) {
-            Some((found, count)) if *found == block => *count += 1,
-            _ => self.blocks.insert(at, (block, 1)),
-        }
-    }
-
-    fn remove(&mut self, place: Place) {
-        if !self.places.remove(&place) {
-            return;
-        }
-        let (at, _) = self.block_of(place);
-        if let Some((_, count)) = self.blocks.get_mut(at) {
-            *count -= 1;
-            if *count == 0 {
-                self.blocks.remove(at);
+            State::Holding(Holding { fence, expires_at, .. }) => {
+                self.held.add(fence.value(), place, None);
+                self.expiries.add(expires_at, place, None);
+            }
+            State::Ended { fence, until, .. } => {
+                self.ended.add(fence.value(), place, None);
+                self.lapses.add(until, place, None);
             }
         }
     }
 
-    fn first(&self) -> Option<&Place> {
-        self.places.first()
+    fn remove_state(&mut self, entry: &Entry) {
+        let place = entry.place;
+        match entry.state {
+            State::Waiting { until } => {
+                if let Ok(at) = position(&self.queue, place, |place| *place) {
+                    self.queue.remove(at);
+                }
+                self.lapses.remove(until, place, None);
+            }
+            State::Holding(Holding { fence, expires_at, .. }) => {
+                self.held.remove(fence.value(), place, None);
+                self.expiries.remove(expires_at, place, None);
+            }
+            State::Ended { fence, until, .. } => {
+                self.ended.remove(fence.value(), place, None);
+                self.lapses.remove(until, place, None);
+            }
+        }
     }
+}
 
-    fn iter(&self) -> impl Iterator<Item = &Place> {
-        self.places.iter()
-    }
-
-    /// Where the block of a place is, or belongs, and which it is.
-    fn block_of(&self, place: Place) -> (usize, Place) {
-        let block = place / BLOCK;
-        (self.blocks.partition_point(|(other, _)| *other < block), block)
-    }
-
-    fn before(&self, place: Place) -> usize {
-        let (at, block) = self.block_of(place);
-        let whole: usize = self.blocks.iter().take(at).map(|(_, count)| count).sum();
-        whole + self.places.range(block * BLOCK..place).count()
-    }
+fn asked_by(entry: &Entry) -> (Token, RequestId) {
+    (entry.terms.token.clone(), entry.terms.request_id.clone())
 }

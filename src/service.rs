@@ -394,13 +394,13 @@ struct Asks {
 
 impl Asks {
     fn open(&mut self, ask: Ask) {
-        self.by_deadline.add(ask.deadline, &ask.lock, ask.place);
+        self.by_deadline.add(ask.deadline, ask.place, Some(&ask.lock));
         self.by_place.insert((ask.lock, ask.place), (ask.ticket, ask.deadline));
     }
 
     fn take(&mut self, lock: &Name, place: Place) -> Option<Ask> {
         let ((lock, place), (ticket, deadline)) = self.by_place.remove_entry(&(lock.clone(), place))?;
-        self.by_deadline.remove(deadline, &lock, place);
+        self.by_deadline.remove(deadline, place, Some(&lock));
         Some(Ask { ticket, lock, place, deadline })
     }
 
@@ -410,7 +410,7 @@ impl Asks {
     }
 
     fn first_deadline(&self) -> Option<Ms> {
-        self.by_deadline.first()
+        self.by_deadline.first().map(|(at, _)| at)
     }
 }
 

@@ -119,13 +119,6 @@ texts! {
     Note: 256 bytes, |_| false, "1 to 256 bytes of UTF-8";
 }
 
-impl Name {
-    /// The first in byte order.
-    pub fn first() -> Self {
-        Self("\0".into())
-    }
-}
-
 macro_rules! shown {
     ($($name:ident)*) => {$(
         impl std::fmt::Debug for $name {

@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
-use criterion::{Criterion, criterion_group, criterion_main};
-use leasehold_bench_engine::{Queue, Space};
+use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
+use leasehold_bench_engine::{Names, Queue, Space, scattered};
 
 const LOCKS: [usize; 4] = [1_000, 10_000, 100_000, 1_000_000];
 /// The queue of a lock has at most this many.
 const WAITERS: [usize; 4] = [10, 100, 1_000, 9_999];
+/// Commands of a turn.
+const TURN: u64 = 64;
 
 fn locks(criterion: &mut Criterion) {
     for count in LOCKS {
@@ -15,14 +17,24 @@ fn locks(criterion: &mut Criterion) {
         criterion.bench_function(&format!("cycle {count}"), |bencher| {
             bencher.iter(|| space.cycle().expect("a free lock"));
         });
-        // From lock to lock in no order that a cache could guess.
-        let mut at = 0;
+        // The commands of a turn are read, then carried out.
+        let turn = BatchSize::NumIterations(TURN);
+        let mut numbers = scattered(count);
+        let mut number = || numbers.next().expect("a number");
         criterion.bench_function(&format!("renew {count}"), |bencher| {
-            bencher.iter(|| {
-                at = (at + 618_033_989) % held.len();
-                let (lock, renew) = &held[at];
-                space.renew(lock, renew).expect("a held lock")
-            });
+            bencher.iter_batched_ref(
+                || held.renewal(number()).expect("a renewal"),
+                |(lock, renew)| space.renew(lock, renew).expect("a held lock"),
+                turn,
+            );
+        });
+        let names = Names::new(count).expect("names");
+        criterion.bench_function(&format!("look-up {count}"), |bencher| {
+            bencher.iter_batched_ref(
+                || Names::name(number()).expect("a name"),
+                |name| names.look_up(name).expect("a number"),
+                turn,
+            );
         });
     }
 }

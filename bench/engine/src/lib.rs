@@ -6,6 +6,7 @@ use leasehold::command::{Acquire, Command, Entrance, Release, Renew, Reply, Term
 use leasehold::engine::{self, Event, Outcome};
 use leasehold::ledger::{Fault, InMemory, Ledger};
 use leasehold::types::{Expected, Fence, LockDelay, Mode, Ms, Name, RequestId, Token, Ttl, Wait};
+use rustc_hash::FxHashMap;
 
 /// Stands still: nothing expires while it is timed.
 const NOW: Ms = 1_800_000_000_000;
@@ -29,13 +30,12 @@ pub enum Trouble {
 
 impl Space {
     /// With as many locks that are held all the time.
-    pub fn with_locks(count: usize) -> Result<(Self, Vec<(Name, Renew)>), Trouble> {
+    pub fn with_locks(count: usize) -> Result<(Self, Held), Trouble> {
         let mut space = Self { ledger: Ledger::start(InMemory, 0).map_err(Trouble::Storage)?, asks: vec![], next: 0 };
-        let mut held = Vec::with_capacity(count);
+        let mut held = Held(Vec::with_capacity(count));
         for number in 0..count {
-            let (lock, acquire) = ask(&format!("held:{number}"), number, Wait::NONE)?;
-            let fence = space.acquire(&lock, &acquire)?;
-            held.push((lock, Renew { token: acquire.terms.token, fence, ttl: None }));
+            let (lock, acquire) = ask(&held_name(number), number, Wait::NONE)?;
+            held.0.push(space.acquire(&lock, &acquire)?);
         }
         space.asks =
             (0..ASKS).map(|number| ask(&format!("free:{number}"), number, Wait::NONE)).collect::<Result<_, _>>()?;
@@ -50,8 +50,8 @@ impl Space {
         self.release(&lock, acquire.terms.token, fence).map(drop)
     }
 
-    pub fn renew(&mut self, lock: &Name, renew: &Renew) -> Result<(), Trouble> {
-        match self.apply(lock, &Command::Renew(renew.clone()))? {
+    pub fn renew(&mut self, lock: &Name, renew: &Command) -> Result<(), Trouble> {
+        match self.apply(lock, renew)? {
             (Outcome::Reply(Reply::Renewed { .. }), _) => Ok(()),
             (other, _) => Err(Trouble::Unexpected(other)),
         }
@@ -78,6 +78,44 @@ impl Space {
         self.ledger.flush(NOW).map_err(Trouble::Storage)?;
         Ok((outcome, events))
     }
+}
+
+/// The locks that are held all the time.
+pub struct Held(Vec<Fence>);
+
+impl Held {
+    /// The renewal of one of them. It is made anew: as in any real store, the command is in the cache, since it was just
+    /// read, and shares no memory with what the store keeps.
+    pub fn renewal(&self, number: usize) -> Result<(Name, Command), Trouble> {
+        let (lock, acquire) = ask(&held_name(number), number, Wait::NONE)?;
+        Ok((lock, Command::Renew(Renew { token: acquire.terms.token, fence: self.0[number], ttl: None })))
+    }
+}
+
+/// As many names as a space has locks, and a number for each: what it costs to find one, and nothing else.
+pub struct Names(FxHashMap<Name, usize>);
+
+impl Names {
+    pub fn new(count: usize) -> Result<Self, Trouble> {
+        (0..count).map(|number| Ok((Self::name(number)?, number))).collect::<Result<_, _>>().map(Self)
+    }
+
+    pub fn name(number: usize) -> Result<Name, Trouble> {
+        Name::new(&held_name(number)).map_err(Trouble::Refused)
+    }
+
+    pub fn look_up(&self, name: &Name) -> Option<usize> {
+        self.0.get(name).copied()
+    }
+}
+
+/// Numbers below `count` in no order that a cache could guess.
+pub fn scattered(count: usize) -> impl Iterator<Item = usize> {
+    (1..).map(move |at: usize| at.wrapping_mul(618_033_989) % count)
+}
+
+fn held_name(number: usize) -> String {
+    format!("held:{number}")
 }
 
 /// One lock and its queue.

@@ -34,14 +34,14 @@ impl Mutation {
 
 pub const MUTATIONS: &[Mutation] = &[
     // 1. Exclusion.
-    mutation(1, "a second writer joins the first", "lock.rs", "Mode::Exclusive => «self.holding == 0»", "true"),
+    mutation(1, "a second writer joins the first", "lock.rs", "Mode::Exclusive => «holding == 0»", "true"),
     mutation(1, "a reader joins a writer", "lock.rs", "«!alone» && limit", "true"),
     mutation(
         1,
         "a semaphore has one permit too many",
         "lock.rs",
-        "«(self.holding as u64) < limit.value()»",
-        "(self.holding as u64) <= limit.value()",
+        "«(holding as u64) < limit.value()»",
+        "(holding as u64) <= limit.value()",
     ),
     // 2. Fence.
     mutation(2, "a restart forgets the counter", "ledger.rs", "Journal::new(«start.fence», fence_floor)", "0"),
@@ -53,22 +53,22 @@ pub const MUTATIONS: &[Mutation] = &[
         3,
         "a lease is over after its last instant, not at it",
         "engine.rs",
-        "«entry.due_at() <= self.now»",
-        "entry.due_at() < self.now",
+        "«*due_at <= self.now»",
+        "*due_at < self.now",
     ),
     mutation(
         3,
         "an end is seen a second late",
         "engine.rs",
-        "«entry.due_at() <= self.now»",
-        "entry.due_at().saturating_add(1_000) <= self.now",
+        "«*due_at <= self.now»",
+        "due_at.saturating_add(1_000) <= self.now",
     ),
     mutation(
         3,
         "a lease ends a little early",
         "engine.rs",
-        "«entry.due_at() <= self.now»",
-        "entry.due_at().saturating_sub(20) <= self.now",
+        "«*due_at <= self.now»",
+        "due_at.saturating_sub(20) <= self.now",
     ),
     // 4. Time.
     mutation(4, "the clock runs back with the host's", "ledger.rs", "self.latest = «self.latest.max(now)»", "now"),
@@ -95,7 +95,7 @@ pub const MUTATIONS: &[Mutation] = &[
         "Some((_, State::Ended { reason, .. })) => «Err(reason)»",
         "match self.open.lock.by_fence(fence) {
             Some(entry) => Ok((
-                entry.clone(),
+                entry.place,
                 Holding { fence, granted_at: entry.asked_at, expires_at: self.now, claim: Claim::Made },
             )),
             None => Err(reason),
@@ -105,7 +105,7 @@ pub const MUTATIONS: &[Mutation] = &[
         5,
         "that a lease had a successor is forgotten with it",
         "engine.rs",
-        "«while let Some(place) = self.open.lock.take_unwritten_end(fence) {\n            if let Some(entry) = self.open.lock.entry(place).cloned() {\n                self.open.put(entry);\n            }\n        }»",
+        "«while let Some(place) = self.open.lock.take_unwritten_end(fence) {\n            self.open.change(place, &mut |_| {});\n        }»",
         "",
     )
     .noticed_by("traces"),
@@ -192,12 +192,12 @@ pub const MUTATIONS: &[Mutation] = &[
         "«turn.open.remove(place);»\n        turn.events.push(Event::Left",
         "",
     ),
-    mutation(8, "who cancels keeps its place", "engine.rs", "State::Waiting { .. } => «self.forget(&entry)»", "()"),
+    mutation(8, "who cancels keeps its place", "engine.rs", "State::Waiting { .. } => «self.forget(place)»", "()"),
     mutation(
         8,
         "a claim does not make a lease full",
         "engine.rs",
-        "end_of(&entry, holding.granted_at, self.now, «entry.terms.ttl.value()»)",
+        "end_of(entry.terms.max_hold, holding.granted_at, self.now, «entry.terms.ttl.value()»)",
         "entry.terms.ttl.value().min(CLAIM_MS)",
     ),
     mutation(
@@ -221,8 +221,8 @@ pub const MUTATIONS: &[Mutation] = &[
         9,
         "a renewal is not stored",
         "engine.rs",
-        "let lease = lease(self.open.name, &entry, &holding, self.now);\n                «self.open.put(entry);»",
-        "self.open.put_unwritten(entry);",
+        "«self.open.change(place, &mut prolong)»",
+        "self.open.change_unwritten(place, &mut prolong)",
     ),
     // 10. The holder is told the truth.
     mutation(

@@ -6,7 +6,7 @@
 use std::env;
 use std::hint::black_box;
 
-use leasehold_bench_engine::{Queue, Space, Trouble};
+use leasehold_bench_engine::{Queue, Space, Trouble, scattered};
 
 fn main() -> Result<(), Trouble> {
     let words: Vec<String> = env::args().collect();
@@ -19,8 +19,10 @@ fn main() -> Result<(), Trouble> {
         }
         Some("renew") => {
             let (mut space, held) = Space::with_locks(size)?;
+            let renewals =
+                scattered(size).take(times).map(|number| held.renewal(number)).collect::<Result<Vec<_>, _>>()?;
             counted(times, &mut |at| {
-                let (lock, renew) = &held[at.wrapping_mul(618_033_989) % held.len()];
+                let (lock, renew) = &renewals[at];
                 space.renew(lock, renew)
             })
         }
