@@ -19,15 +19,18 @@ use crate::types::{
 
 const VERSION: u8 = 1;
 
+/// A record without `info` is about as long.
+const USUAL_BYTES: usize = 128;
+
 #[derive(Serialize, Deserialize)]
-struct Stored {
-    token: String,
-    request_id: String,
+struct Stored<'a> {
+    token: &'a str,
+    request_id: &'a str,
     mode: StoredMode,
     ttl: u64,
     max_hold: Option<u64>,
     lock_delay: u64,
-    client_id: Option<String>,
+    client_id: Option<&'a str>,
     info: Option<StoredJson>,
     asked_at: Ms,
     connection: Option<u64>,
@@ -76,7 +79,9 @@ enum StoredJson {
 /// The entry's bytes. Its place is not among them: it is the row's key.
 pub fn write(entry: &Entry) -> Vec<u8> {
     // Writing to a growing vector has no error; were there one, the empty record would be refused on reading.
-    postcard::to_extend(&store(entry), vec![VERSION]).unwrap_or_default()
+    let mut bytes = Vec::with_capacity(USUAL_BYTES);
+    bytes.push(VERSION);
+    postcard::to_extend(&store(entry), bytes).unwrap_or_default()
 }
 
 /// # Errors
@@ -84,7 +89,7 @@ pub fn write(entry: &Entry) -> Vec<u8> {
 pub fn read(place: Place, bytes: &[u8]) -> Result<Entry, Fault> {
     match bytes.split_first() {
         Some((&VERSION, body)) => {
-            let (stored, rest) = postcard::take_from_bytes::<Stored>(body).map_err(|_| damaged())?;
+            let (stored, rest) = postcard::take_from_bytes::<Stored<'_>>(body).map_err(|_| damaged())?;
             if rest.is_empty() { restore(place, stored).map_err(|_| damaged()) } else { Err(damaged()) }
         }
         Some((version, _)) => {
@@ -209,11 +214,11 @@ fn damaged() -> Fault {
     Fault("a stored record cannot be read".into())
 }
 
-fn store(entry: &Entry) -> Stored {
+fn store(entry: &Entry) -> Stored<'_> {
     let Entry { place: _, terms, asked_at, connection, state, is_stored: _ } = entry;
     Stored {
-        token: terms.token.as_str().into(),
-        request_id: terms.request_id.as_str().into(),
+        token: terms.token.as_str(),
+        request_id: terms.request_id.as_str(),
         mode: match terms.mode {
             Mode::Exclusive => StoredMode::Exclusive,
             Mode::Shared(limit) => StoredMode::Shared(limit.map(Limit::value)),
@@ -221,7 +226,7 @@ fn store(entry: &Entry) -> Stored {
         ttl: terms.ttl.value(),
         max_hold: terms.max_hold.map(MaxHold::value),
         lock_delay: terms.lock_delay.value(),
-        client_id: terms.client_id.as_ref().map(|client_id| client_id.as_str().into()),
+        client_id: terms.client_id.as_ref().map(ClientId::as_str),
         info: terms.info.as_ref().map(|info| store_json(info.as_json())),
         asked_at: *asked_at,
         connection: connection.map(|connection| connection.0),
@@ -242,12 +247,12 @@ fn store(entry: &Entry) -> Stored {
     }
 }
 
-fn restore(place: Place, stored: Stored) -> Result<Entry, Expected> {
+fn restore(place: Place, stored: Stored<'_>) -> Result<Entry, Expected> {
     Ok(Entry {
         place,
         terms: Terms {
-            token: Token::new(&stored.token)?,
-            request_id: RequestId::new(&stored.request_id)?,
+            token: Token::new(stored.token)?,
+            request_id: RequestId::new(stored.request_id)?,
             mode: match stored.mode {
                 StoredMode::Exclusive => Mode::Exclusive,
                 StoredMode::Shared(limit) => Mode::Shared(limit.map(|limit| Limit::new(limit as f64)).transpose()?),
@@ -255,7 +260,7 @@ fn restore(place: Place, stored: Stored) -> Result<Entry, Expected> {
             ttl: Ttl::new(stored.ttl as f64)?,
             max_hold: stored.max_hold.map(|max_hold| MaxHold::new(max_hold as f64)).transpose()?,
             lock_delay: LockDelay::new(stored.lock_delay as f64)?,
-            client_id: stored.client_id.map(|client_id| ClientId::new(&client_id)).transpose()?,
+            client_id: stored.client_id.map(ClientId::new).transpose()?,
             info: stored.info.map(|info| Info::new(restore_json(info))).transpose()?,
         },
         asked_at: stored.asked_at,

@@ -1,7 +1,7 @@
 //! The wire format: every field name there is, in and out, and what each reply is in HTTP.
 //!
-//! Commands come in as [`Json`] and become data that cannot be wrong ([`request`]); replies go out as [`Json`]
-//! ([`reply`]). For the other end, [`fields`] writes a command and [`heard`] reads a reply.
+//! Commands come in as [`Json`] and become data that cannot be wrong ([`request`]); replies go out as [`Members`]
+//! ([`write_reply`]). For the other end, [`fields`] writes a command and [`heard`] reads a reply.
 
 use crate::command::{
     Acquire, Cancel, Change, Command, Entrance, Holder, Lease, List, Lost, Push, Refusal, Release, Renew, Reply,
@@ -196,40 +196,80 @@ fn id(json: &Json) -> Result<Json, Expected> {
     }
 }
 
-/// A reply as a frame carries it.
-pub fn framed_reply(id: Json, answer: &Reply, space: &str) -> Json {
-    match reply(answer, space).1 {
-        Json::Object(mut members) => {
-            members.insert(0, ("id".into(), id));
-            Json::Object(members)
-        }
-        other => other,
+/// Where the members of an object go: into a tree ([`Tree`]), or straight into text.
+pub trait Members: Sized {
+    fn text(&mut self, name: &'static str, value: &str);
+    fn integer(&mut self, name: &'static str, value: u64);
+    fn json(&mut self, name: &'static str, value: &Json);
+    fn object(&mut self, name: &'static str, write: impl FnOnce(&mut Self));
+    fn objects<T>(&mut self, name: &'static str, items: &[T], write: impl Fn(&T, &mut Self));
+}
+
+/// Members as data.
+#[derive(Default)]
+pub struct Tree(Vec<(Key, Json)>);
+
+impl Tree {
+    fn of(write: impl FnOnce(&mut Self)) -> Json {
+        let mut tree = Self::default();
+        write(&mut tree);
+        Json::Object(tree.0)
     }
 }
 
-/// A push as a frame of its own.
+impl Members for Tree {
+    fn text(&mut self, name: &'static str, value: &str) {
+        self.0.push((name.into(), string(value)));
+    }
+
+    fn integer(&mut self, name: &'static str, value: u64) {
+        self.0.push((name.into(), integer(value)));
+    }
+
+    fn json(&mut self, name: &'static str, value: &Json) {
+        self.0.push((name.into(), value.clone()));
+    }
+
+    fn object(&mut self, name: &'static str, write: impl FnOnce(&mut Self)) {
+        self.0.push((name.into(), Self::of(write)));
+    }
+
+    fn objects<T>(&mut self, name: &'static str, items: &[T], write: impl Fn(&T, &mut Self)) {
+        let items = items.iter().map(|item| Self::of(|tree| write(item, tree))).collect();
+        self.0.push((name.into(), Json::List(items)));
+    }
+}
+
+/// A push as data.
 pub fn push(push: &Push, space: &str) -> Json {
+    Tree::of(|tree| write_push(push, space, tree))
+}
+
+/// A push as a frame of its own.
+pub fn write_push(push: &Push, space: &str, to: &mut impl Members) {
     match push {
-        Push::Granted { request_id, lease, waited } => object(vec![
-            ("push", string("granted")),
-            ("lock", string(lease.lock.as_str())),
-            ("requestId", string(request_id.as_str())),
-            ("status", string("granted")),
-            ("lease", lease_out(lease, space)),
-            ("waitedMs", integer(*waited)),
-        ]),
-        Push::Ended { lock, fence, reason } => object(vec![
-            ("push", string("ended")),
-            ("lock", string(lock.as_str())),
-            ("fence", integer(fence.value())),
-            ("status", string("lost")),
-            ("reason", string(lost_name(*reason))),
-        ]),
+        Push::Granted { request_id, lease, waited } => {
+            to.text("push", "granted");
+            to.text("lock", lease.lock.as_str());
+            to.text("requestId", request_id.as_str());
+            to.text("status", "granted");
+            write_lease(lease, space, to);
+            to.integer("waitedMs", *waited);
+        }
+        Push::Ended { lock, fence, reason } => {
+            to.text("push", "ended");
+            to.text("lock", lock.as_str());
+            to.integer("fence", fence.value());
+            to.text("status", "lost");
+            to.text("reason", lost_name(*reason));
+        }
         Push::Changed { change, fence, now } => {
-            let mut members = vec![("push", string("changed")), ("change", string(change_name(*change)))];
-            members.extend(fence.map(|fence| ("fence", integer(fence.value()))));
-            members.extend(summary_members(now));
-            object(members)
+            to.text("push", "changed");
+            to.text("change", change_name(*change));
+            if let Some(fence) = fence {
+                to.integer("fence", fence.value());
+            }
+            write_summary(now, to);
         }
     }
 }
@@ -328,44 +368,59 @@ fn is_shared(json: &Json) -> Result<bool, Expected> {
     }
 }
 
-/// A reply as it goes out: its HTTP status, and its members. `space` is the name of the space that replies.
+/// A reply as data: its HTTP status, and its members.
 pub fn reply(reply: &Reply, space: &str) -> (u16, Json) {
+    let mut tree = Tree::default();
+    (write_reply(reply, space, &mut tree), Json::Object(tree.0))
+}
+
+/// Writes a reply as it goes out, and gives its HTTP status. `space` is the name of the space that replies.
+pub fn write_reply(reply: &Reply, space: &str, to: &mut impl Members) -> u16 {
     match reply {
         Reply::Granted { lease, waited } => {
-            (200, status("granted", vec![("lease", lease_out(lease, space)), ("waitedMs", integer(*waited))]))
+            to.text("status", "granted");
+            write_lease(lease, space, to);
+            to.integer("waitedMs", *waited);
         }
         Reply::Held { holders, queue, retry_after } => {
-            let holders = holders.iter().map(|holder| object(holder_out(holder))).collect();
-            let queue = integer(*queue as u64);
-            (
-                409,
-                status(
-                    "held",
-                    vec![("holders", Json::List(holders)), ("queue", queue), ("retryAfterMs", integer(*retry_after))],
-                ),
-            )
+            to.text("status", "held");
+            to.objects("holders", holders, write_holder);
+            to.integer("queue", *queue as u64);
+            to.integer("retryAfterMs", *retry_after);
+            return 409;
         }
-        Reply::Waiting { position, retry_after } => (
-            202,
-            status("waiting", vec![("position", integer(*position as u64)), ("retryAfterMs", integer(*retry_after))]),
-        ),
-        Reply::Renewed { lease } => (200, status("renewed", vec![("lease", lease_out(lease, space))])),
-        Reply::Lost { reason } => (409, status("lost", vec![("reason", string(lost_name(*reason)))])),
-        Reply::Released => (200, status("released", vec![])),
-        Reply::Cancelled => (200, status("cancelled", vec![])),
+        Reply::Waiting { position, retry_after } => {
+            to.text("status", "waiting");
+            to.integer("position", *position as u64);
+            to.integer("retryAfterMs", *retry_after);
+            return 202;
+        }
+        Reply::Renewed { lease } => {
+            to.text("status", "renewed");
+            write_lease(lease, space, to);
+        }
+        Reply::Lost { reason } => {
+            to.text("status", "lost");
+            to.text("reason", lost_name(*reason));
+            return 409;
+        }
+        Reply::Released => to.text("status", "released"),
+        Reply::Cancelled => to.text("status", "cancelled"),
         Reply::Inspected { lock, holders, waiters } => {
-            let waiters = Json::List(waiters.iter().map(waiter_out).collect());
-            (
-                200,
-                object(vec![("lock", string(lock.as_str())), ("holders", holders_out(holders)), ("waiters", waiters)]),
-            )
+            to.text("lock", lock.as_str());
+            write_holders(holders, to);
+            to.objects("waiters", waiters, write_waiter);
         }
-        Reply::Listed { locks, cursor } => (200, object(page(locks, cursor.as_ref()))),
-        Reply::Watching { locks, cursor } => (200, status("watching", page(locks, cursor.as_ref()))),
-        Reply::Unwatched => (200, status("unwatched", vec![])),
-        Reply::Revoked { count } => (200, object(vec![("revoked", integer(*count as u64))])),
-        Reply::Refused(refusal) => problem(refusal),
+        Reply::Listed { locks, cursor } => write_page(locks, cursor.as_ref(), to),
+        Reply::Watching { locks, cursor } => {
+            to.text("status", "watching");
+            write_page(locks, cursor.as_ref(), to);
+        }
+        Reply::Unwatched => to.text("status", "unwatched"),
+        Reply::Revoked { count } => to.integer("revoked", *count as u64),
+        Reply::Refused(refusal) => return write_problem(refusal, to),
     }
+    200
 }
 
 /// The code of [`Refusal::Invalid`].
@@ -402,8 +457,14 @@ fn heading(refusal: &Refusal) -> (u16, &'static str, &'static str) {
     }
 }
 
-/// Problem details (RFC 9457) of a refusal.
+/// Problem details of a refusal as data.
 pub fn problem(refusal: &Refusal) -> (u16, Json) {
+    let mut tree = Tree::default();
+    (write_problem(refusal, &mut tree), Json::Object(tree.0))
+}
+
+/// Problem details (RFC 9457) of a refusal, and its HTTP status.
+fn write_problem(refusal: &Refusal, to: &mut impl Members) -> u16 {
     let (status, code, title) = heading(refusal);
     let detail = match refusal {
         Refusal::Invalid { field, expected } => format!("{field} must be {expected}"),
@@ -429,75 +490,74 @@ pub fn problem(refusal: &Refusal) -> (u16, Json) {
             "set the secret LEASEHOLD_KEYS, or LEASEHOLD_OPEN to \"true\" for local development".into()
         }
     };
-    let mut members = vec![
-        ("type", Json::Text(format!("urn:leasehold:problem:{code}").into())),
-        ("title", string(title)),
-        ("status", integer(u64::from(status))),
-        ("code", string(code)),
-        ("detail", Json::Text(detail.into())),
-    ];
+    to.text("type", &["urn:leasehold:problem:", code].concat());
+    to.text("title", title);
+    to.integer("status", u64::from(status));
+    to.text("code", code);
+    to.text("detail", &detail);
     if let Refusal::Invalid { field, .. } = refusal {
-        members.push(("field", string(field)));
+        to.text("field", field);
     }
     if let Refusal::Forbidden { right } = refusal {
-        members.push(("right", string(right)));
+        to.text("right", right);
     }
-    (status, object(members))
+    status
 }
 
-fn lease_out(lease: &Lease, space: &str) -> Json {
-    object(vec![
-        ("space", string(space)),
-        ("lock", string(lease.lock.as_str())),
-        ("token", string(lease.token.as_str())),
-        ("fence", integer(lease.fence.value())),
-        ("mode", string(mode_name(lease.mode))),
-        ("ttlMs", integer(lease.ttl.value())),
-        ("expiresInMs", integer(lease.expires_in)),
-        ("expiresAt", integer(lease.expires_at)),
-    ])
+fn write_lease(lease: &Lease, space: &str, to: &mut impl Members) {
+    to.object("lease", |to| {
+        to.text("space", space);
+        to.text("lock", lease.lock.as_str());
+        to.text("token", lease.token.as_str());
+        to.integer("fence", lease.fence.value());
+        to.text("mode", mode_name(lease.mode));
+        to.integer("ttlMs", lease.ttl.value());
+        to.integer("expiresInMs", lease.expires_in);
+        to.integer("expiresAt", lease.expires_at);
+    });
 }
 
 /// A holder as a refusal shows it.
-fn holder_out(holder: &Holder) -> Vec<(&'static str, Json)> {
-    let mut members = vec![("fence", integer(holder.fence.value())), ("mode", string(mode_name(holder.mode)))];
-    members.extend(holder.client_id.as_ref().map(|client_id| ("clientId", string(client_id.as_str()))));
-    members.extend(holder.info.as_ref().map(|info| ("info", info.as_json().clone())));
-    members.push(("expiresInMs", integer(holder.expires_in)));
-    members
+fn write_holder(holder: &Holder, to: &mut impl Members) {
+    to.integer("fence", holder.fence.value());
+    write_contender(holder.mode, holder.client_id.as_ref(), holder.info.as_ref(), to);
+    to.integer("expiresInMs", holder.expires_in);
 }
 
 /// Holders as an inspection shows them: since when, too.
-fn holders_out(holders: &[Holder]) -> Json {
-    let with_held = |holder: &Holder| {
-        let mut members = holder_out(holder);
-        members.push(("heldMs", integer(holder.held)));
-        object(members)
-    };
-    Json::List(holders.iter().map(with_held).collect())
+fn write_holders(holders: &[Holder], to: &mut impl Members) {
+    to.objects("holders", holders, |holder, to| {
+        write_holder(holder, to);
+        to.integer("heldMs", holder.held);
+    });
 }
 
-fn waiter_out(waiter: &Waiter) -> Json {
-    let mut members = vec![("mode", string(mode_name(waiter.mode)))];
-    members.extend(waiter.client_id.as_ref().map(|client_id| ("clientId", string(client_id.as_str()))));
-    members.extend(waiter.info.as_ref().map(|info| ("info", info.as_json().clone())));
-    members.push(("waitedMs", integer(waiter.waited)));
-    object(members)
+fn write_waiter(waiter: &Waiter, to: &mut impl Members) {
+    write_contender(waiter.mode, waiter.client_id.as_ref(), waiter.info.as_ref(), to);
+    to.integer("waitedMs", waiter.waited);
 }
 
-fn page(locks: &[Summary], cursor: Option<&Name>) -> Vec<(&'static str, Json)> {
-    let locks = locks.iter().map(|summary| object(summary_members(summary))).collect();
-    let mut members = vec![("locks", Json::List(locks))];
-    members.extend(cursor.map(|cursor| ("cursor", string(cursor.as_str()))));
-    members
+fn write_contender(mode: Mode, client_id: Option<&ClientId>, info: Option<&Info>, to: &mut impl Members) {
+    to.text("mode", mode_name(mode));
+    if let Some(client_id) = client_id {
+        to.text("clientId", client_id.as_str());
+    }
+    if let Some(info) = info {
+        to.json("info", info.as_json());
+    }
 }
 
-fn summary_members(summary: &Summary) -> Vec<(&'static str, Json)> {
-    vec![
-        ("lock", string(summary.lock.as_str())),
-        ("holders", holders_out(&summary.holders)),
-        ("queue", integer(summary.queue as u64)),
-    ]
+fn write_page(locks: &[Summary], cursor: Option<&Name>, to: &mut impl Members) {
+    to.objects("locks", locks, write_summary);
+    if let Some(cursor) = cursor {
+        to.text("cursor", cursor.as_str());
+    }
+}
+
+fn write_summary(summary: &Summary, to: &mut impl Members) {
+    to.text("lock", summary.lock.as_str());
+    write_holders(&summary.holders, to);
+    to.integer("queue", summary.queue as u64);
 }
 
 /// The members of a command, as [`request`] reads them.
@@ -675,11 +735,6 @@ pub fn mode_name(mode: Mode) -> &'static str {
         Mode::Exclusive => "exclusive",
         Mode::Shared(_) => "shared",
     }
-}
-
-fn status(name: &str, mut members: Vec<(&'static str, Json)>) -> Json {
-    members.insert(0, ("status", string(name)));
-    object(members)
 }
 
 fn object(members: Vec<(&'static str, Json)>) -> Json {

@@ -12,12 +12,17 @@ use leasehold::types::{
     ClientId, Fence, Info, Limit, LockDelay, MaxHold, Mode, Name, Note, RequestId, Token, Ttl, Wait,
 };
 use leasehold::wire::{self, Op};
+use leasehold::worker;
 use serde_json::{Value, json};
 
 const TEXT: &str = include_str!("../src/worker/openapi.json");
 
 fn document() -> Value {
-    serde_json::from_str(TEXT).unwrap()
+    parsed(TEXT)
+}
+
+fn parsed(text: &str) -> Value {
+    serde_json::from_str(text).unwrap()
 }
 
 /// A schema, with what it refers to laid under its own members.
@@ -253,7 +258,9 @@ fn the_members_of_each_reply_are_those_that_the_wire_writes() {
         ("Unwatched", Reply::Unwatched),
     ];
     for (name, reply) in replies {
-        assert_members(&document, &schema(&document, name), &value(&wire::reply(&reply, "s").1), name);
+        let written = value(&wire::reply(&reply, "s").1);
+        assert_members(&document, &schema(&document, name), &written, name);
+        assert_eq!(parsed(&worker::json::reply(None, &reply, "s")), written, "{name} as text");
     }
     let pushes = [
         Push::Granted { request_id: terms().request_id, lease: lease(), waited: 1 },
@@ -262,7 +269,9 @@ fn the_members_of_each_reply_are_those_that_the_wire_writes() {
     ];
     for (at, push) in pushes.iter().enumerate() {
         let schema = schema(&document, "Push")["oneOf"][at].clone();
-        assert_members(&document, &schema, &value(&wire::push(push, "s")), &format!("push {at}"));
+        let written = value(&wire::push(push, "s"));
+        assert_members(&document, &schema, &written, &format!("push {at}"));
+        assert_eq!(parsed(&worker::json::push(push, "s")), written, "push {at} as text");
     }
 }
 

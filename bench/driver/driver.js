@@ -29,41 +29,33 @@ function commands(ask) {
   };
 }
 
-/** What is asked in this turn, by stub. */
+/** What is asked in this turn and not sent yet, by stub. */
 const unsent = new Map();
 
 /** The longest message, bytes; all of ours are ASCII. */
 const MAX_BYTES = 16 * 1024;
 
 /** What is asked in one turn travels as one message, or as few as hold it: as the npm package does. */
-function together(stub, op, lock, fields) {
+async function together(stub, op, lock, fields) {
   const text = JSON.stringify({ op, lock, ...fields });
-  return new Promise((resolve, reject) => {
-    const asked = unsent.get(stub);
-    if (asked) return asked.push({ text, resolve, reject });
-    unsent.set(stub, [{ text, resolve, reject }]);
-    queueMicrotask(() => send(stub));
-  });
+  let message = unsent.get(stub);
+  if (!message || message.bytes + text.length > MAX_BYTES) {
+    message = { texts: [], bytes: 2 };
+    message.replies = send(stub, message);
+    unsent.set(stub, message);
+  }
+  message.bytes += text.length + 1;
+  const at = message.texts.push(text) - 1;
+  return (await message.replies)[at];
 }
 
-function send(stub) {
-  const asked = unsent.get(stub);
-  unsent.delete(stub);
-  while (asked.length > 0) {
-    let size = 2;
-    const end = asked.findIndex(({ text }) => (size += text.length + 1) > MAX_BYTES);
-    void carry(stub, asked.splice(0, end < 0 ? asked.length : end));
-  }
-}
-
-async function carry(stub, asked) {
-  const texts = asked.map(({ text }) => text);
-  try {
-    const replies = JSON.parse(await stub.message(texts.length === 1 ? texts[0] : `[${texts}]`));
-    asked.forEach(({ resolve }, at) => resolve(texts.length === 1 ? replies : replies[at]));
-  } catch (error) {
-    for (const { reject } of asked) reject(error);
-  }
+async function send(stub, message) {
+  // At the end of the turn.
+  await undefined;
+  if (unsent.get(stub) === message) unsent.delete(stub);
+  const { texts } = message;
+  if (texts.length > 1) return JSON.parse(await stub.message(`[${texts}]`));
+  return [JSON.parse(await stub.message(texts[0]))];
 }
 
 function handWritten(namespace) {

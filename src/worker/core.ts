@@ -29,7 +29,7 @@ export interface Host {
    * Hears after each turn when to have the next: `ringInMs` for somebody who waits and sleeps, `dueInMs` to clean up.
    * Null is never.
    */
-  onDue(ringInMs: number | null, dueInMs: number | null): void;
+  onDue(ringInMs: number | null, dueInMs: number | null, now: number): void;
   /** For somebody who waits no longer than this the object stays awake. */
   readonly wakefulMs: number;
   /** Which sockets watch what, for a core that starts anew: each is resumed with its next turn. */
@@ -62,6 +62,7 @@ export class SpaceCore implements Core<Reply> {
   }
 
   turn(calls: readonly Call[]): Turned<Reply> {
+    const now = Date.now();
     try {
       const restarted = this.#instance !== instance();
       if (restarted) {
@@ -77,10 +78,10 @@ export class SpaceCore implements Core<Reply> {
       );
       this.#instance = instance();
       const told = new Told();
-      carryOut(this.#space, this.#isFresh ? [...this.#resumed(), ...calls] : calls, told);
+      carryOut(this.#space, this.#isFresh ? [...this.#resumed(), ...calls] : calls, now, told);
       this.#isFresh = false;
       const { answers, pushes, ringInMs, dueInMs } = told;
-      this.#host.onDue(finite(ringInMs), finite(dueInMs));
+      this.#host.onDue(finite(ringInMs), finite(dueInMs), now);
       for (const watching of told.watches) this.#host.onWatch(...watching);
       for (const line of told.lines) console.log(line);
       if (told.events.length > 0) this.#host.onEvents?.(told.events);
@@ -95,7 +96,7 @@ export class SpaceCore implements Core<Reply> {
         restart();
         this.#space = undefined;
       }
-      this.#host.onDue(null, 0);
+      this.#host.onDue(null, 0, now);
       throw error;
     }
   }
@@ -154,8 +155,8 @@ function finite(lengthMs: number): number | null {
 }
 
 /** One crossing. */
-function carryOut(space: Space, calls: readonly Call[], told: Told): void {
-  const fault = space.turn(calls.map(line).join("\n"), Date.now(), told);
+function carryOut(space: Space, calls: readonly Call[], now: number, told: Told): void {
+  const fault = space.turn(calls.map(line).join("\n"), now, told);
   if (fault !== undefined) throw new Fault(fault);
 }
 

@@ -4,12 +4,13 @@
 //! quarter of the whole Worker. They occur in nothing but `info`. Natively, where the tests and the fuzzer run this very
 //! reader, Rust's own do the same.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde::forward_to_deserialize_any;
 
-use crate::command::Refusal;
+use crate::command::{Push, Refusal, Reply};
 use crate::json::Json;
 use crate::types::{Expected, MAX_SAFE_INTEGER};
 use crate::wire;
@@ -37,7 +38,7 @@ pub fn salvaged_id(text: &str) -> Json {
     let value = text.split_once("\"id\"").and_then(|(_, rest)| rest.trim_start().strip_prefix(':'));
     let mut value = Text { text: value.unwrap_or_default(), at: 0 };
     let id = match value.peek() {
-        Some(b'"') => value.string().map(|id| Json::Text(id.into())),
+        Some(b'"') => value.string().map(|id| Json::Text(id.as_ref().into())),
         _ => value.number().map(Json::Number),
     };
     id.unwrap_or(Json::Null)
@@ -94,24 +95,30 @@ fn write_number(number: f64, text: &mut String) {
     }
 }
 
-/// An object that is written as it comes, for what is not part of the protocol.
+/// An object that is written as it comes.
 pub struct Members(String);
+
+impl Default for Members {
+    fn default() -> Self {
+        let mut text = String::with_capacity(256);
+        text.push('{');
+        Self(text)
+    }
+}
 
 impl Members {
     /// With its first member.
     pub fn new(name: &str, value: &str) -> Self {
-        Self("{".into()).text(name, value)
+        Self::default().text(name, value)
     }
 
     pub fn text(mut self, name: &str, value: &str) -> Self {
-        self.name(name);
-        write_string(value, &mut self.0);
+        self.add_text(name, value);
         self
     }
 
     pub fn number(mut self, name: &str, value: u64) -> Self {
-        self.name(name);
-        write_integer(value as i64, &mut self.0);
+        self.add_integer(name, value);
         self
     }
 
@@ -132,14 +139,84 @@ impl Members {
         self.0
     }
 
+    fn add_text(&mut self, name: &str, value: &str) {
+        self.name(name);
+        write_string(value, &mut self.0);
+    }
+
+    fn add_integer(&mut self, name: &str, value: u64) {
+        self.name(name);
+        write_integer(value as i64, &mut self.0);
+    }
+
     fn name(&mut self, name: &str) {
-        if self.0.len() > 1 {
-            self.0.push(',');
-        }
+        self.separate(b'{');
         write_string(name, &mut self.0);
         self.0.push(':');
     }
+
+    /// Puts a comma after whatever is before, unless that is what opened the object or the list.
+    fn separate(&mut self, opened_with: u8) {
+        if self.0.as_bytes().last() != Some(&opened_with) {
+            self.0.push(',');
+        }
+    }
 }
+
+impl wire::Members for Members {
+    fn text(&mut self, name: &'static str, value: &str) {
+        self.add_text(name, value);
+    }
+
+    fn integer(&mut self, name: &'static str, value: u64) {
+        self.add_integer(name, value);
+    }
+
+    fn json(&mut self, name: &'static str, value: &Json) {
+        self.name(name);
+        write(value, &mut self.0);
+    }
+
+    fn object(&mut self, name: &'static str, write: impl FnOnce(&mut Self)) {
+        self.name(name);
+        self.0.push('{');
+        write(self);
+        self.0.push('}');
+    }
+
+    fn objects<T>(&mut self, name: &'static str, items: &[T], write: impl Fn(&T, &mut Self)) {
+        self.name(name);
+        self.0.push('[');
+        for item in items {
+            self.separate(b'[');
+            self.0.push('{');
+            write(item, self);
+            self.0.push('}');
+        }
+        self.0.push(']');
+    }
+}
+
+/// A reply as a message carries it: with what its sender calls the command, if it does.
+pub fn reply(id: Option<&Json>, reply: &Reply, space: &str) -> String {
+    let mut members = Members::default();
+    if let Some(id) = id {
+        wire::Members::json(&mut members, "id", id);
+    }
+    wire::write_reply(reply, space, &mut members);
+    members.end()
+}
+
+/// A push as a message of its own.
+pub fn push(push: &Push, space: &str) -> String {
+    let mut members = Members::default();
+    wire::write_push(push, space, &mut members);
+    members.end()
+}
+
+/// Two digits each.
+const PAIRS: &str = "0001020304050607080910111213141516171819202122232425262728293031323334353637383940414243444546474849\
+5051525354555657585960616263646566676869707172737475767778798081828384858687888990919293949596979899";
 
 /// Appends it in decimal digits, without what formats everything else.
 pub fn write_integer(integer: i64, text: &mut String) {
@@ -147,11 +224,16 @@ pub fn write_integer(integer: i64, text: &mut String) {
         text.push('-');
     }
     let mut rest = integer.unsigned_abs();
-    let mut power = 10_u64.pow(rest.checked_ilog10().unwrap_or_default());
+    let pairs = rest.checked_ilog10().unwrap_or_default() / 2;
+    let mut power = 100_u64.pow(pairs);
+    let mut is_first = true;
     while power > 0 {
-        text.push(char::from(b'0' + (rest / power) as u8));
+        let pair = (rest / power) as usize;
+        // The first may be one digit.
+        let start = 2 * pair + usize::from(std::mem::take(&mut is_first) && pair < 10);
+        text.push_str(PAIRS.get(start..2 * pair + 2).unwrap_or_default());
         rest %= power;
-        power /= 10;
+        power /= 100;
     }
 }
 
@@ -203,7 +285,7 @@ impl de::Error for Malformed {
     }
 }
 
-impl Text<'_> {
+impl<'a> Text<'a> {
     fn byte(&self) -> Option<u8> {
         self.text.as_bytes().get(self.at).copied()
     }
@@ -289,13 +371,14 @@ impl Text<'_> {
         if number.is_finite() { Ok(number) } else { Err(Malformed) }
     }
 
-    fn string(&mut self) -> Result<String, Malformed> {
+    /// Borrowed where nothing in it is escaped, as nearly always.
+    fn string(&mut self) -> Result<Cow<'a, str>, Malformed> {
         self.pass(b'"')?;
-        let mut string = String::new();
+        let mut string = Cow::Borrowed("");
         loop {
             let rest = self.text.get(self.at..).unwrap_or_default();
             let end = rest.bytes().position(|byte| byte < b' ' || byte == b'"' || byte == b'\\').ok_or(Malformed)?;
-            string.push_str(rest.get(..end).unwrap_or_default());
+            string += rest.get(..end).unwrap_or_default();
             self.at += end;
             match self.byte() {
                 Some(b'"') => {
@@ -304,7 +387,7 @@ impl Text<'_> {
                 }
                 Some(b'\\') => {
                     self.at += 1;
-                    string.push(self.escaped()?);
+                    string.to_mut().push(self.escaped()?);
                 }
                 _ => return Err(Malformed),
             }

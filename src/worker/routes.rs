@@ -156,37 +156,33 @@ pub struct Answer {
     kind: Kind,
     /// Seconds for Retry-After.
     retry_after: Option<u32>,
-    body: Json,
+    body: String,
 }
 
 impl Answer {
     pub fn new(reply: &Reply, space: &str) -> Self {
-        let (status, body) = wire::reply(reply, space);
+        let mut body = Members::default();
+        let status = wire::write_reply(reply, space, &mut body);
         let kind = if let Reply::Refused(_) = reply { Kind::Problem } else { Kind::Reply };
-        Self { status, kind, retry_after: retry_after(reply), body }
+        Self { status, kind, retry_after: retry_after(reply), body: body.end() }
     }
 
     /// One that is plain text; its body is a JSON string of it.
     pub fn text(text: &str) -> Self {
-        Self { status: 200, kind: Kind::Text, retry_after: None, body: Json::Text(text.into()) }
+        let body = json::text(&Json::Text(text.into()));
+        Self { status: 200, kind: Kind::Text, retry_after: None, body }
     }
 
     /// `[status, kind, retryAfterSeconds, text]`, 0 seconds for none.
     pub fn json(&self) -> Json {
         let retry_after = self.retry_after.unwrap_or_default();
         let numbers = [f64::from(self.status), f64::from(self.kind as u8), f64::from(retry_after)].map(Json::Number);
-        Json::List(numbers.into_iter().chain([Json::Text(json::text(&self.body).into())]).collect())
+        Json::List(numbers.into_iter().chain([Json::Text(self.body.as_str().into())]).collect())
     }
 
     /// Answers the call that has that ticket.
     pub fn tell(&self, ticket: Ticket, told: &Told) {
-        told.answer(
-            ticket as f64,
-            self.status,
-            self.kind,
-            self.retry_after.unwrap_or_default(),
-            &json::text(&self.body),
-        );
+        told.answer(ticket as f64, self.status, self.kind, self.retry_after.unwrap_or_default(), &self.body);
     }
 }
 

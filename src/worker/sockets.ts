@@ -15,6 +15,7 @@ interface Kept {
 
 /** What is known of a socket while the object is awake. */
 interface Seen {
+  readonly connection: number;
   /** Who it speaks for, as of the start of the object; empty where its key is not known any more. */
   readonly caller: string;
   /** Messages in a row that could not be understood. */
@@ -98,7 +99,7 @@ export class Sockets {
       send(socket, reply.text);
       if (seen.misses === MISSES) this.#close(socket, POLICY, "three messages that are none");
     };
-    this.#turns.post("frame", kept(socket).connection, sentText(message), onAnswer, seen.caller);
+    this.#turns.post("frame", seen.connection, sentText(message), onAnswer, seen.caller);
   }
 
   /**
@@ -149,8 +150,9 @@ export class Sockets {
   #see(socket: WebSocket): Seen {
     let seen = this.#seen.get(socket);
     if (!seen) {
-      const caller = this.#callerOf(kept(socket).pass);
-      this.#seen.set(socket, (seen = { caller, misses: 0, open: 0, pushed: 0 }));
+      const { connection, pass } = kept(socket);
+      const caller = this.#callerOf(pass);
+      this.#seen.set(socket, (seen = { connection, caller, misses: 0, open: 0, pushed: 0 }));
     }
     return seen;
   }

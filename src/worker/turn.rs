@@ -67,8 +67,8 @@ pub struct Batch {
 struct OpenFrame {
     ticket: Ticket,
     via: Connection,
-    /// What its sender calls each command, if it does, and the answer.
-    replies: Vec<(Option<Json>, Option<Json>)>,
+    /// What its sender calls each command, if it does, and the answer as text.
+    replies: Vec<(Option<Json>, String)>,
     is_many: bool,
     is_understood: bool,
     watches: bool,
@@ -91,10 +91,9 @@ impl Batch {
     }
 
     fn line(&mut self, line: &str, host: &Host<'_>) -> Option<()> {
-        let mut parts = line.splitn(5, '\t');
-        let (ticket, verb, subject) = (parts.next()?, parts.next()?, parts.next()?);
-        let (caller, content) = (Caller::read(parts.next()?), parts.next()?);
-        let ticket = ticket.parse().ok()?;
+        let mut content = line;
+        let [ticket, verb, subject, caller] = [(); 4].map(|()| part(&mut content));
+        let (ticket, verb, subject, caller) = (ticket?.parse().ok()?, verb?, subject?, Caller::read(caller?));
         match verb {
             "frame" => self.frame(ticket, Connection(subject.parse().ok()?), &caller, content, host),
             "message" => self.message(ticket, &caller, content, host),
@@ -196,7 +195,7 @@ impl Batch {
         let base = FRAMED | ((self.frames.len() as Ticket) << FRAME_BITS);
         let via = open.via;
         for (at, (id, request)) in commands.into_iter().enumerate() {
-            open.replies.push((id, None));
+            open.replies.push((id, String::new()));
             let is_one_too_many = via != Connection::NOBODY && self.count(via) > host.commands_per_socket;
             let request = if is_one_too_many { Err(Refusal::TooMany) } else { request };
             self.call(base | at as Ticket, Some(via), caller, request, host);
@@ -256,8 +255,7 @@ impl Batch {
                 frames.get_mut(frame as usize)?.replies.get_mut(at as usize)
             });
             match framed {
-                Some((Some(id), answer)) => *answer = Some(wire::framed_reply(id.clone(), reply, space)),
-                Some((None, answer)) => *answer = Some(wire::reply(reply, space).1),
+                Some((id, answer)) => *answer = json::reply(id.as_ref(), reply, space),
                 None => Answer::new(reply, space).tell(*ticket, told),
             }
         }
@@ -274,7 +272,7 @@ impl Batch {
             tell_frame(frame, service, told);
         }
         for (Connection(connection), push) in &turn.pushes {
-            told.push(*connection as f64, &json::text(&wire::push(push, space)));
+            told.push(*connection as f64, &json::push(push, space));
         }
         for line in lines {
             told.line(&line);
@@ -352,6 +350,14 @@ fn counted(texts: [&str; 3], fence: Option<Fence>, waited: Ms) -> String {
     text
 }
 
+/// What comes before the next tab of a line, which goes on after it.
+fn part<'a>(line: &mut &'a str) -> Option<&'a str> {
+    let at = line.bytes().position(|byte| byte == b'\t')?;
+    let (part, rest) = line.split_at_checked(at)?;
+    *line = rest.get(1..)?;
+    Some(part)
+}
+
 fn op_of(request: &Request) -> Op {
     match request {
         Request::List(_) => Op::List,
@@ -372,15 +378,14 @@ fn op_of(request: &Request) -> Op {
 fn tell_frame<S: Storage>(frame: OpenFrame, service: &Service<S>, told: &Told) {
     let OpenFrame { ticket, via, replies, is_many, is_understood, watches } = frame;
     let status = if is_understood { 200 } else { 400 };
-    let mut replies: Vec<Json> = replies.into_iter().filter_map(|(_, reply)| reply).collect();
-    let reply = match (is_many, replies.pop()) {
-        (false, Some(reply)) => reply,
-        (_, last) => {
-            replies.extend(last);
-            Json::List(replies)
+    let reply = match replies.as_slice() {
+        [(_, reply)] if !is_many => reply,
+        replies => {
+            let replies: Vec<&str> = replies.iter().map(|(_, reply)| reply.as_str()).collect();
+            &["[", &replies.join(","), "]"].concat()
         }
     };
-    told.answer(ticket as f64, status, Kind::Reply, 0, &json::text(&reply));
+    told.answer(ticket as f64, status, Kind::Reply, 0, reply);
     if watches {
         let prefixes = service.watched_by(via).map(|prefix| Json::Text(prefix.into())).collect();
         told.watching(via.0 as f64, &json::text(&Json::List(prefixes)));

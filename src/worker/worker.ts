@@ -61,10 +61,10 @@ export class LeaseStore extends DurableObject<Env> {
     super(state, env);
     const dataset = env.LEASEHOLD_EVENTS;
     const core = new SpaceCore(state, env, {
-      onDue: (ringInMs, dueInMs) => {
+      onDue: (ringInMs, dueInMs, now) => {
         this.#ringInMs = ringInMs;
         this.#dueInMs = dueInMs;
-        if (!this.#isCleaning) this.#setAlarm();
+        if (!this.#isCleaning) this.#setAlarm(now);
       },
       wakefulMs: WAKEFUL_MS,
       watchers: () => this.#sockets.watchers(),
@@ -81,9 +81,12 @@ export class LeaseStore extends DurableObject<Env> {
    * resolves with JSON of the reply, or of an array of replies. Who waits is told so at once where there are several, and
    * asks again to wait; one by itself may wait.
    */
-  async message(text: string): Promise<string> {
-    const [, reply] = await this.turns.call("message", null, sentText(text));
-    return reply.text;
+  message(text: string): string | Promise<string> {
+    // Whoever comes alone is answered at once: a promise would be one more thing for the runtime to wait for.
+    let answered: string | undefined;
+    let answer = (reply: string): void => void (answered = reply);
+    this.turns.post("message", null, sentText(text), (to) => answer(to[1].text));
+    return answered ?? new Promise((resolve) => (answer = resolve));
   }
 
   /** Asks for a lease; with `waitMs`, in a queue. */
@@ -184,7 +187,7 @@ export class LeaseStore extends DurableObject<Env> {
   }
 
   /** Sets the alarm where none is set that rings early enough, or where the one that was set did not ring. */
-  #setAlarm(): void {
+  #setAlarm(now = Date.now()): void {
     if (this.#ringInMs === null && this.#dueInMs === null) return;
     if (this.#alarmAt === undefined) {
       this.#alarmAt = 0;
@@ -192,7 +195,6 @@ export class LeaseStore extends DurableObject<Env> {
       known.then(() => this.#setAlarm()).catch(() => {});
       return;
     }
-    const now = Date.now();
     const cleanUp = this.#dueInMs === null ? Infinity : Math.max(this.#dueInMs, CLEAN_UP_MS);
     const ring = isFar(this.#ringInMs) ? this.#ringInMs : Infinity;
     const [inMs, slack] = ring < cleanUp ? [ring, SOON_MS] : [cleanUp, CLEAN_UP_MS];

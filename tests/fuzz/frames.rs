@@ -41,7 +41,7 @@ fn to_the_store(json: Json) {
                 Reply::Refused(refusal.clone())
             }
         };
-        let framed = wire::framed_reply(id.clone(), &reply, "a space");
+        let framed = json::read(&json::reply(Some(id), &reply, "a space"), "body").expect("a reply is JSON");
         assert_eq!(framed.member("id"), Some(id), "answered by its id");
         super::json::check_written(&framed);
     }

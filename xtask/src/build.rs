@@ -10,17 +10,20 @@ use crate::component::{self, Component};
 use crate::wasm::Artefact;
 use crate::{bundle, rust_worker, tools};
 
-const WORKER: Artefact = Artefact { name: "worker", features: "worker", opt_level: "z" };
+const WORKER: Artefact = Artefact { name: "worker", features: "worker", opt_level: "z", inlined_size: 8 };
 /// The Worker that panics when it is told to. It is for the tests, and never in `dist/`.
-const FAULTS: Artefact = Artefact { name: "faults", features: "worker,faults", opt_level: "s" };
+const FAULTS: Artefact = Artefact { name: "faults", features: "worker,faults", opt_level: "s", inlined_size: 8 };
+/// wasm-opt's default.
+const LEAST: u32 = 2;
+
 /// What every client of the npm package loads.
-const BINDING: Artefact = Artefact { name: "binding", features: "binding", opt_level: "z" };
+const BINDING: Artefact = Artefact { name: "binding", features: "binding", opt_level: "z", inlined_size: LEAST };
 /// The engine, for the in-process store of the npm package: who does not use that does not load it.
-const MEMORY: Artefact = Artefact { name: "memory", features: "memory", opt_level: "z" };
+const MEMORY: Artefact = Artefact { name: "memory", features: "memory", opt_level: "z", inlined_size: LEAST };
 
 /// The rules for every other host. It imports nothing.
 const DECIDER: Component = Component {
-    artefact: Artefact { name: "component", features: "component", opt_level: "z" },
+    artefact: Artefact { name: "component", features: "component", opt_level: "z", inlined_size: LEAST },
     world: "decider",
     file: "dist/leasehold.component.wasm",
     may_import: None,
@@ -28,7 +31,7 @@ const DECIDER: Component = Component {
 };
 /// A store for components that is a Worker, reached over HTTP.
 const PROVIDER: Component = Component {
-    artefact: Artefact { name: "provider", features: "provider", opt_level: "z" },
+    artefact: Artefact { name: "provider", features: "provider", opt_level: "z", inlined_size: LEAST },
     world: "provider",
     file: "dist/leasehold-provider.component.wasm",
     may_import: Some("wasi:"),
@@ -37,7 +40,7 @@ const PROVIDER: Component = Component {
 
 /// The same for hosts without asynchronous functions.
 const PROVIDER_SYNC: Component = Component {
-    artefact: Artefact { name: "provider-sync", features: "provider-sync", opt_level: "z" },
+    artefact: Artefact { name: "provider-sync", features: "provider-sync", opt_level: "z", inlined_size: LEAST },
     world: "provider-sync",
     file: "dist/leasehold-provider-sync.component.wasm",
     may_import: Some("wasi:"),

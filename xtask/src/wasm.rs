@@ -19,6 +19,9 @@ pub struct Artefact {
     pub features: &'static str,
     /// rustc's: `s`, or `z` where size is all.
     pub opt_level: &'static str,
+    /// wasm-opt's: a function of at most so many of its nodes is copied to wherever it is called. Most are called for a
+    /// byte or two, and a call is more than they do; with too many copies the module gets large.
+    pub inlined_size: u32,
 }
 
 impl Artefact {
@@ -61,10 +64,11 @@ impl Artefact {
             say("Shrinking", &module.strip_prefix(root()).unwrap_or(module).to_string_lossy());
             make_room(module)?;
             // A long function that is called once is left where it is: joined with its caller it compresses worse.
-            let inline = "--one-caller-inline-max-function-size=20";
+            let once = "--one-caller-inline-max-function-size=20";
+            let small = format!("--always-inline-max-function-size={}", self.inlined_size);
             // What the module may use is said to those who compile it, who do not ask.
             let strip = "--strip-target-features";
-            run_npm("wasm-opt", &["-Oz", inline, strip, &raw.to_string_lossy(), "-o", &module.to_string_lossy()])
+            run_npm("wasm-opt", &["-Oz", once, &small, strip, &raw.to_string_lossy(), "-o", &module.to_string_lossy()])
         })
     }
 
