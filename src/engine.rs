@@ -36,11 +36,14 @@ pub enum Event {
     Left { place: Place },
     /// The waiter at this place has not asked again in time, and has no place any more.
     Lapsed { place: Place },
-    /// A live lease was given back.
-    Released { fence: Fence },
-    /// A live lease ended otherwise; its holder was last heard of over `connection`.
-    Ended { fence: Fence, reason: Lost, connection: Option<Connection> },
+    /// A live lease was given back. Its holder was heard of over `others` than that socket, too.
+    Released { fence: Fence, others: Heard },
+    /// A live lease ended otherwise.
+    Ended { fence: Fence, reason: Lost, heard: Heard },
 }
+
+/// The sockets over which a holder was heard of: the last one, and the one before.
+pub type Heard = [Option<Connection>; 2];
 
 /// What a command came to.
 #[derive(Debug, Clone, PartialEq)]
@@ -75,6 +78,8 @@ pub fn apply_to<N: Notes>(
     now: Ms,
     events: &mut Vec<Event>,
 ) -> Outcome {
+    // Who cannot be told anything need not be found again.
+    let via = via.filter(|via| *via != Connection::NOBODY);
     let mut turn = Turn { open, via, now, events };
     turn.settle();
     let outcome = match command {
@@ -186,6 +191,7 @@ impl<N: Notes> Turn<'_, N> {
             terms: terms.clone(),
             asked_at: self.now,
             connection: self.via,
+            former: None,
             state: State::Waiting { until: self.place_until(acquire) },
             is_stored: false,
         };
@@ -215,10 +221,10 @@ impl<N: Notes> Turn<'_, N> {
 
     /// The same token and requestId again: the same lease, or the same place (rule 6).
     fn acquire_again(&mut self, mut entry: Entry, acquire: &Acquire) -> Outcome {
-        let moved = std::mem::replace(&mut entry.connection, self.via) != self.via;
         match entry.state {
             State::Waiting { .. } => {
                 let place = entry.place;
+                entry.connection = self.via;
                 entry.state = State::Waiting { until: self.place_until(acquire) };
                 self.open.put(entry);
                 Outcome::Queued(place)
@@ -226,7 +232,7 @@ impl<N: Notes> Turn<'_, N> {
             State::Ended { reason, .. } => Outcome::Reply(Reply::Lost { reason }),
             State::Holding(holding) => {
                 let reply = granted(self.open.name, &entry, &holding, self.now);
-                if moved {
+                if entry.hear_over(self.via) {
                     self.open.put(entry);
                 }
                 Outcome::Reply(reply)
@@ -238,7 +244,7 @@ impl<N: Notes> Turn<'_, N> {
         match self.guard(&renew.token, renew.fence) {
             Err(reason) => Reply::Lost { reason },
             Ok((mut entry, mut holding)) => {
-                entry.connection = self.via;
+                entry.hear_over(self.via);
                 entry.terms.ttl = renew.ttl.unwrap_or(entry.terms.ttl);
                 holding.claim = Claim::Made;
                 holding.expires_at = end_of(&entry, holding.granted_at, self.now, entry.terms.ttl.value());
@@ -317,9 +323,8 @@ impl<N: Notes> Turn<'_, N> {
         while let Some(entry) = self.open.lock.first_due().filter(|entry| entry.due_at() <= self.now).cloned() {
             match entry.state {
                 State::Holding(holding) => self.expire(entry, holding),
-                State::Ended { fence, .. } => {
+                State::Ended { .. } => {
                     self.open.remove(entry.place);
-                    self.write_ends_before(fence);
                 }
                 State::Waiting { .. } => {
                     self.open.remove(entry.place);
@@ -363,30 +368,16 @@ impl<N: Notes> Turn<'_, N> {
         Some(holding)
     }
 
-    /// A lease that nobody claimed closes nothing: it costs the queue its window and no more.
-    fn expire(&mut self, mut entry: Entry, holding: Holding) {
+    /// A lease that nobody claimed closes nothing: it costs the queue its window and no more. That it is over is written,
+    /// although it follows from what is stored: else it would be found, told and counted once more after a restart.
+    fn expire(&mut self, entry: Entry, holding: Holding) {
         let delay = match holding.claim {
             Claim::Open => 0,
             Claim::Answered | Claim::Made => entry.terms.lock_delay.value(),
         };
         let closed_until = holding.expires_at.saturating_add(delay);
         let until = holding.expires_at.saturating_add(entry.terms.ttl.value()).max(closed_until);
-        let (connection, fence) = (entry.connection, holding.fence);
-        entry.state = State::Ended { fence, reason: Lost::Expired, until, closed_until };
-        self.open.lock.note_unwritten_end(fence, entry.place);
-        self.open.put_unwritten(entry);
-        self.events.push(Event::Ended { fence, reason: Lost::Expired, connection });
-    }
-
-    /// That a lease has expired need not be written while its row says when, and a row of its successor says that it is
-    /// later now. With the last trace of the successor that would be gone: after a restart with the clock set back, the
-    /// lease would be live again (rule 5).
-    fn write_ends_before(&mut self, fence: Fence) {
-        while let Some(place) = self.open.lock.take_unwritten_end(fence) {
-            if let Some(entry) = self.open.lock.entry(place).cloned() {
-                self.open.put(entry);
-            }
-        }
+        self.close(entry, holding.fence, Lost::Expired, until, closed_until);
     }
 
     fn end_all(&mut self, reason: Lost) -> usize {
@@ -399,26 +390,30 @@ impl<N: Notes> Turn<'_, N> {
     }
 
     /// Ends a live lease and remembers why for its ttl, so that its holder hears it at its next renewal at the latest.
-    fn end(&mut self, mut entry: Entry, fence: Fence, reason: Lost) {
-        let connection = entry.connection;
-        let until = self.now.saturating_add(entry.terms.ttl.value());
-        entry.state = State::Ended { fence, reason, until, closed_until: 0 };
+    fn end(&mut self, entry: Entry, fence: Fence, reason: Lost) {
+        let (until, closed_until) = (self.now.saturating_add(entry.terms.ttl.value()), 0);
+        self.close(entry, fence, reason, until, closed_until);
+    }
+
+    fn close(&mut self, mut entry: Entry, fence: Fence, reason: Lost, until: Ms, closed_until: Ms) {
+        let heard = [entry.connection, entry.former];
+        entry.state = State::Ended { fence, reason, until, closed_until };
         self.open.put(entry);
-        self.events.push(Event::Ended { fence, reason, connection });
+        self.events.push(Event::Ended { fence, reason, heard });
     }
 
     /// Removes an entry whose owner is done with it.
     fn forget(&mut self, entry: &Entry) {
         let terms = &entry.terms;
         self.events.push(match entry.fence() {
-            Some(fence) => Event::Released { fence },
+            Some(fence) => {
+                let others = [entry.connection, entry.former].map(|heard| heard.filter(|_| heard != self.via));
+                Event::Released { fence, others }
+            }
             None => Event::Left { place: entry.place },
         });
         self.open.remove(entry.place);
         self.open.notes.remember(self.open.name, &terms.token, &terms.request_id, entry.fence(), Lost::Released);
-        if let Some(fence) = entry.fence() {
-            self.write_ends_before(fence);
-        }
     }
 
     fn place_until(&self, acquire: &Acquire) -> Ms {

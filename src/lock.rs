@@ -21,6 +21,8 @@ pub struct Entry {
     pub asked_at: Ms,
     /// Where its owner was heard of last, if that was a socket: there it is told what happens to it.
     pub connection: Option<Connection>,
+    /// The other socket over which a holder was heard of, as where two processes go on with one lease. In memory only.
+    pub former: Option<Connection>,
     pub state: State,
     /// Whether storage has a row of it, current or not.
     pub is_stored: bool,
@@ -76,6 +78,15 @@ impl Entry {
             State::Waiting { .. } => None,
             State::Holding(Holding { fence, .. }) | State::Ended { fence, .. } => Some(fence),
         }
+    }
+
+    /// Takes note of where its holder was heard of; false where nothing is to be noted.
+    pub fn hear_over(&mut self, via: Option<Connection>) -> bool {
+        let is_new = via.is_some() && via != self.connection;
+        if is_new {
+            self.former = std::mem::replace(&mut self.connection, via);
+        }
+        is_new
     }
 
     fn is_asked_by(&self, token: &Token, request_id: &RequestId) -> bool {

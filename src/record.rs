@@ -210,7 +210,7 @@ fn damaged() -> Fault {
 }
 
 fn store(entry: &Entry) -> Stored {
-    let Entry { place: _, terms, asked_at, connection, state, is_stored: _ } = entry;
+    let Entry { place: _, terms, asked_at, connection, former: _, state, is_stored: _ } = entry;
     Stored {
         token: terms.token.as_str().into(),
         request_id: terms.request_id.as_str().into(),
@@ -260,6 +260,7 @@ fn restore(place: Place, stored: Stored) -> Result<Entry, Expected> {
         },
         asked_at: stored.asked_at,
         connection: stored.connection.map(Connection),
+        former: None,
         state: match stored.state {
             StoredState::Waiting { until } => State::Waiting { until },
             StoredState::Holding { fence, granted_at, expires_at, claim } => State::Holding(Holding {

@@ -103,10 +103,10 @@ pub const MUTATIONS: &[Mutation] = &[
     ),
     mutation(
         5,
-        "that a lease had a successor is forgotten with it",
+        "that a lease has expired is not written",
         "engine.rs",
-        "«while let Some(place) = self.open.lock.take_unwritten_end(fence) {\n            if let Some(entry) = self.open.lock.entry(place).cloned() {\n                self.open.put(entry);\n            }\n        }»",
-        "",
+        "entry.state = State::Ended { fence, reason, until, closed_until };\n        «self.open.put(entry);»",
+        "if reason == Lost::Expired { self.open.lock.put(entry) } else { self.open.put(entry) };",
     )
     .noticed_by("traces"),
     // 6. Idempotence.
@@ -222,7 +222,7 @@ pub const MUTATIONS: &[Mutation] = &[
         "a renewal is not stored",
         "engine.rs",
         "let lease = lease(self.open.name, &entry, &holding, self.now);\n                «self.open.put(entry);»",
-        "self.open.put_unwritten(entry);",
+        "self.open.lock.put(entry);",
     ),
     // 10. The holder is told the truth.
     mutation(
@@ -321,7 +321,7 @@ pub const MUTATIONS: &[Mutation] = &[
         12,
         "a lock is closed after a revoke, too",
         "engine.rs",
-        "State::Ended { fence, reason, until, closed_until: «0» }",
+        "(self.now.saturating_add(entry.terms.ttl.value()), «0»)",
         "self.now.saturating_add(entry.terms.lock_delay.value())",
     ),
     // 13. Bounded.
