@@ -334,8 +334,7 @@ pub const MUTATIONS: &[Mutation] = &[
         "!text.is_empty()",
     )
     .noticed_by("wire"),
-    mutation(13, "unknown fields are passed over", "wire.rs", "match «self.0.first()»", "None")
-        .noticed_by("wire"),
+    mutation(13, "unknown fields are passed over", "wire.rs", "match «self.0.first()»", "None").noticed_by("wire"),
     mutation(13, "a member may occur twice", "json.rs", "«members.iter().any(|(other, _)| **other == *name)»", "false")
         .noticed_by("wire"),
     mutation(
