@@ -304,8 +304,6 @@ impl Notes for Pad {
 
     fn put(&mut self, _: &Name, _: Option<&Entry>, _: &Entry) {}
 
-    fn put_unwritten(&mut self, _: &Name, _: Option<&Entry>, _: &Entry) {}
-
     fn removed(&mut self, _: &Name, _: &Entry) {}
 
     fn remember(&mut self, _: &Name, token: &Token, request_id: &RequestId, fence: Option<Fence>, reason: Lost) {

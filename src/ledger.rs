@@ -167,9 +167,6 @@ pub trait Notes {
     /// An entry is new, or another than before, and is to be stored.
     fn put(&mut self, lock: &Name, before: Option<&Entry>, after: &Entry);
 
-    /// An entry is another than before in memory only.
-    fn put_unwritten(&mut self, lock: &Name, before: Option<&Entry>, after: &Entry);
-
     /// An entry is there no more.
     fn removed(&mut self, lock: &Name, entry: &Entry);
 
@@ -440,12 +437,6 @@ impl<N: Notes> Open<'_, N> {
         self.lock.put(entry);
     }
 
-    /// Changes an entry in memory only: what it becomes follows from what is stored and the clock.
-    pub fn put_unwritten(&mut self, entry: Entry) {
-        self.notes.put_unwritten(self.name, self.lock.entry(entry.place), &entry);
-        self.lock.put(entry);
-    }
-
     pub fn remove(&mut self, place: Place) -> Option<Entry> {
         let entry = self.lock.remove(place)?;
         self.notes.removed(self.name, &entry);
@@ -469,10 +460,6 @@ impl Notes for Books {
 
     fn put(&mut self, lock: &Name, before: Option<&Entry>, after: &Entry) {
         self.journal.note_put(lock, after);
-        self.waiters.note(lock, before, Some(after));
-    }
-
-    fn put_unwritten(&mut self, lock: &Name, before: Option<&Entry>, after: &Entry) {
         self.waiters.note(lock, before, Some(after));
     }
 

@@ -108,8 +108,6 @@ pub struct Lock {
     last_place: Place,
     /// No grant before this instant.
     closed_until: Ms,
-    /// Leases that expired, and whose rows do not say so, in the order of their fences.
-    unwritten_ends: VecDeque<(u64, Place)>,
 }
 
 /// From this many entries on a lock keeps an index; below it, looking at each entry is quicker.
@@ -260,23 +258,6 @@ impl Lock {
             let mut index = Box::<Index>::default();
             self.entries().for_each(|entry| index.add(entry));
             self.index = Some(index);
-        }
-    }
-
-    /// Notes that a lease has expired, which its row does not say.
-    pub fn note_unwritten_end(&mut self, fence: Fence, place: Place) {
-        let at = self.unwritten_ends.partition_point(|(other, _)| *other < fence.value());
-        self.unwritten_ends.insert(at, (fence.value(), place));
-    }
-
-    /// The place of such a lease, if its fence is older than this one. It is noted no longer.
-    pub fn take_unwritten_end(&mut self, before: Fence) -> Option<Place> {
-        let (fence, place) = *self.unwritten_ends.front()?;
-        if fence < before.value() {
-            self.unwritten_ends.pop_front();
-            Some(place)
-        } else {
-            None
         }
     }
 
