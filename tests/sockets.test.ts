@@ -6,13 +6,7 @@ import { getEventListeners } from "node:events";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { after, afterEach, before, test } from "node:test";
-import {
-  type Change,
-  type Lease,
-  Leasehold,
-  type LeaseholdOptions,
-  memoryStore,
-} from "leasehold";
+import { type Change, type Lease, Leasehold, type LeaseholdOptions, memoryStore } from "leasehold";
 import { rejectsWith, sleep, until } from "./support/cases.ts";
 import { block } from "./support/faulty.ts";
 import { Proxy } from "./support/proxy.ts";
