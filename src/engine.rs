@@ -36,11 +36,14 @@ pub enum Event {
     Left { place: Place },
     /// The waiter at this place has not asked again in time, and has no place any more.
     Lapsed { place: Place },
-    /// A live lease was given back.
-    Released { fence: Fence },
-    /// A live lease ended otherwise; its holder was last heard of over `connection`.
-    Ended { fence: Fence, reason: Lost, connection: Option<Connection> },
+    /// A live lease was given back. Its holder was heard of over `others` than that socket, too.
+    Released { fence: Fence, others: Heard },
+    /// A live lease ended otherwise.
+    Ended { fence: Fence, reason: Lost, heard: Heard },
 }
+
+/// The sockets over which a holder was heard of: the last one, and the one before.
+pub type Heard = [Option<Connection>; 2];
 
 /// What a command came to.
 #[derive(Debug, Clone, PartialEq)]
@@ -75,6 +78,8 @@ pub fn apply_to<N: Notes>(
     now: Ms,
     events: &mut Vec<Event>,
 ) -> Outcome {
+    // Who cannot be told anything need not be found again.
+    let via = via.filter(|via| *via != Connection::NOBODY);
     let mut turn = Turn { open, via, now, events };
     turn.settle();
     let outcome = match command {
@@ -166,7 +171,7 @@ impl<N: Notes> Turn<'_, N> {
     fn acquire(&mut self, acquire: &Acquire) -> Outcome {
         let terms = &acquire.terms;
         if let Some(entry) = self.open.lock.by_request(&terms.token, &terms.request_id) {
-            let (place, state, moved) = (entry.place, entry.state, entry.connection != self.via);
+            let (place, state, moved) = (entry.place, entry.state, entry.is_elsewhere_than(self.via));
             return self.acquire_again(place, state, moved, acquire);
         }
         if let Some(reason) = self.open.notes.gone_request(self.open.name, &terms.token, &terms.request_id) {
@@ -185,6 +190,7 @@ impl<N: Notes> Turn<'_, N> {
             terms: terms.clone(),
             asked_at: self.now,
             connection: self.via,
+            former: None,
             state: State::Waiting { until: self.place_until(acquire) },
             is_stored: false,
         };
@@ -226,7 +232,7 @@ impl<N: Notes> Turn<'_, N> {
             State::Ended { reason, .. } => Outcome::Reply(Reply::Lost { reason }),
             State::Holding(_) => {
                 if moved {
-                    self.open.change(place, &mut |entry| entry.connection = self.via);
+                    self.open.change(place, &mut |entry| entry.hear_over(self.via));
                 }
                 Outcome::Reply(self.standing(place))
             }
@@ -240,7 +246,7 @@ impl<N: Notes> Turn<'_, N> {
                 let name = self.open.name;
                 holding.claim = Claim::Made;
                 let mut prolong = |entry: &mut Entry| {
-                    entry.connection = self.via;
+                    entry.hear_over(self.via);
                     entry.terms.ttl = renew.ttl.unwrap_or(entry.terms.ttl);
                     holding.expires_at =
                         end_of(entry.terms.max_hold, holding.granted_at, self.now, entry.terms.ttl.value());
@@ -320,9 +326,8 @@ impl<N: Notes> Turn<'_, N> {
             let Some(state) = self.open.lock.entry(place).map(|entry| entry.state) else { return };
             match state {
                 State::Holding(holding) => self.expire(place, holding),
-                State::Ended { fence, .. } => {
+                State::Ended { .. } => {
                     self.open.remove(place);
-                    self.write_ends_before(fence);
                 }
                 State::Waiting { .. } => {
                     self.open.remove(place);
@@ -373,30 +378,17 @@ impl<N: Notes> Turn<'_, N> {
         Some(Holding { fence, granted_at: self.now, expires_at, claim })
     }
 
-    /// A lease that nobody claimed closes nothing: it costs the queue its window and no more.
+    /// A lease that nobody claimed closes nothing: it costs the queue its window and no more. That it is over is written,
+    /// although it follows from what is stored: else it would be found, told and counted once more after a restart.
     fn expire(&mut self, place: Place, holding: Holding) {
-        let fence = holding.fence;
-        let expired = self.open.change_unwritten(place, &mut |entry| {
+        self.close(place, holding.fence, Lost::Expired, |entry| {
             let delay = match holding.claim {
                 Claim::Open => 0,
                 Claim::Answered | Claim::Made => entry.terms.lock_delay.value(),
             };
             let closed_until = holding.expires_at.saturating_add(delay);
-            let until = holding.expires_at.saturating_add(entry.terms.ttl.value()).max(closed_until);
-            entry.state = State::Ended { fence, reason: Lost::Expired, until, closed_until };
+            (holding.expires_at.saturating_add(entry.terms.ttl.value()).max(closed_until), closed_until)
         });
-        let connection = expired.and_then(|entry| entry.connection);
-        self.open.lock.note_unwritten_end(fence, place);
-        self.events.push(Event::Ended { fence, reason: Lost::Expired, connection });
-    }
-
-    /// That a lease has expired need not be written while its row says when, and a row of its successor says that it is
-    /// later now. With the last trace of the successor that would be gone: after a restart with the clock set back, the
-    /// lease would be live again (rule 5).
-    fn write_ends_before(&mut self, fence: Fence) {
-        while let Some(place) = self.open.lock.take_unwritten_end(fence) {
-            self.open.change(place, &mut |_| {});
-        }
     }
 
     fn end_all(&mut self, reason: Lost) -> usize {
@@ -410,12 +402,19 @@ impl<N: Notes> Turn<'_, N> {
 
     /// Ends a live lease and remembers why for its ttl, so that its holder hears it at its next renewal at the latest.
     fn end(&mut self, place: Place, fence: Fence, reason: Lost) {
-        let ended = self.open.change(place, &mut |entry| {
-            let until = self.now.saturating_add(entry.terms.ttl.value());
-            entry.state = State::Ended { fence, reason, until, closed_until: 0 };
-        });
-        let connection = ended.and_then(|entry| entry.connection);
-        self.events.push(Event::Ended { fence, reason, connection });
+        let now = self.now;
+        self.close(place, fence, reason, |entry| (now.saturating_add(entry.terms.ttl.value()), 0));
+    }
+
+    /// `until` says until when it is remembered, and until when the lock stays closed.
+    fn close(&mut self, place: Place, fence: Fence, reason: Lost, until: impl Fn(&Entry) -> (Ms, Ms)) {
+        let mut end = |entry: &mut Entry| {
+            let (until, closed_until) = until(entry);
+            entry.state = State::Ended { fence, reason, until, closed_until };
+        };
+        let ended = self.open.change(place, &mut end);
+        let heard = ended.map_or([None, None], |entry| [entry.connection, entry.former]);
+        self.events.push(Event::Ended { fence, reason, heard });
     }
 
     /// Removes an entry whose owner is done with it.
@@ -423,13 +422,13 @@ impl<N: Notes> Turn<'_, N> {
         let Some(entry) = self.open.remove(place) else { return };
         let (terms, fence) = (&entry.terms, entry.fence());
         self.events.push(match fence {
-            Some(fence) => Event::Released { fence },
+            Some(fence) => {
+                let others = [entry.connection, entry.former].map(|heard| heard.filter(|_| heard != self.via));
+                Event::Released { fence, others }
+            }
             None => Event::Left { place },
         });
         self.open.notes.remember(self.open.name, &terms.token, &terms.request_id, fence, Lost::Released);
-        if let Some(fence) = fence {
-            self.write_ends_before(fence);
-        }
     }
 
     fn place_until(&self, acquire: &Acquire) -> Ms {

@@ -452,16 +452,6 @@ impl<N: Notes> Open<'_, N> {
         })
     }
 
-    /// The same in memory only: what the entry becomes follows from what is stored and the clock.
-    pub fn change_unwritten(&mut self, place: Place, change: &mut dyn FnMut(&mut Entry)) -> Option<&Entry> {
-        let Self { name, lock, notes } = self;
-        lock.change(place, &mut |entry| {
-            notes.goes(name, entry);
-            change(entry);
-            notes.comes(name, entry);
-        })
-    }
-
     pub fn remove(&mut self, place: Place) -> Option<Entry> {
         let entry = self.lock.remove(place)?;
         self.notes.goes(self.name, &entry);

@@ -22,6 +22,8 @@ pub struct Entry {
     pub asked_at: Ms,
     /// Where its owner was heard of last, if that was a socket: there it is told what happens to it.
     pub connection: Option<Connection>,
+    /// The other socket over which a holder was heard of, as where two processes go on with one lease. In memory only.
+    pub former: Option<Connection>,
     pub state: State,
     /// Whether storage has a row of it, current or not, or gets one at the end of this turn.
     pub is_stored: bool,
@@ -79,6 +81,18 @@ impl Entry {
         }
     }
 
+    /// Whether its holder was last heard of over another socket than this.
+    pub fn is_elsewhere_than(&self, via: Option<Connection>) -> bool {
+        via.is_some() && via != self.connection
+    }
+
+    /// Takes note of where its holder was heard of.
+    pub fn hear_over(&mut self, via: Option<Connection>) {
+        if self.is_elsewhere_than(via) {
+            self.former = std::mem::replace(&mut self.connection, via);
+        }
+    }
+
     fn is_asked_by(&self, token: &Token, request_id: &RequestId) -> bool {
         self.terms.request_id == *request_id && self.terms.token == *token
     }
@@ -92,8 +106,6 @@ pub struct Lock {
     totals: Totals,
     /// The largest place there was: none is given twice while somebody may ask for the entry that had it.
     last_place: Place,
-    /// Leases that expired, and whose rows do not say so, in the order of their fences.
-    unwritten_ends: Agenda,
 }
 
 /// From this many entries on a lock keeps an index; below it, looking at each entry is quicker.
@@ -259,18 +271,6 @@ impl Lock {
             index.add_state(entry);
         }
         Some(entry)
-    }
-
-    /// Notes that a lease has expired, which its row does not say.
-    pub fn note_unwritten_end(&mut self, fence: Fence, place: Place) {
-        self.unwritten_ends.add(fence.value(), place, None);
-    }
-
-    /// The place of such a lease, if its fence is older than this one. It is noted no longer.
-    pub fn take_unwritten_end(&mut self, before: Fence) -> Option<Place> {
-        let (fence, place) = self.unwritten_ends.first().filter(|(fence, _)| *fence < before.value())?;
-        self.unwritten_ends.remove(fence, place, None);
-        Some(place)
     }
 
     pub fn remove(&mut self, place: Place) -> Option<Entry> {

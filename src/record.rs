@@ -215,7 +215,7 @@ fn damaged() -> Fault {
 }
 
 fn store(entry: &Entry) -> Stored<'_> {
-    let Entry { place: _, terms, asked_at, connection, state, is_stored: _ } = entry;
+    let Entry { place: _, terms, asked_at, connection, former: _, state, is_stored: _ } = entry;
     Stored {
         token: terms.token.as_str(),
         request_id: terms.request_id.as_str(),
@@ -265,6 +265,7 @@ fn restore(place: Place, stored: Stored<'_>) -> Result<Entry, Expected> {
         },
         asked_at: stored.asked_at,
         connection: stored.connection.map(Connection),
+        former: None,
         state: match stored.state {
             StoredState::Waiting { until } => State::Waiting { until },
             StoredState::Holding { fence, granted_at, expires_at, claim } => State::Holding(Holding {

@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 
 use crate::agenda::Agenda;
 use crate::command::{Change, Command, HOLDERS_SHOWN, List, Lost, Push, Refusal, Reply, Request, Summary, Watch};
-use crate::engine::{self, Event, Outcome};
+use crate::engine::{self, Event, Heard, Outcome};
 use crate::ledger::{Census, Fault, Flushed, Ledger, Storage};
 use crate::lock::Place;
 use crate::types::{Connection, Fence, Ms, Name, PageSize};
@@ -278,14 +278,10 @@ impl<S: Storage> Service<S> {
                         turn.answers.push((ask.ticket, reply));
                     }
                 }
-                Event::Ended {
-                    fence,
-                    reason: reason @ (Lost::Revoked | Lost::Stolen),
-                    connection: Some(connection),
-                } => {
-                    turn.pushes.push((connection, Push::Ended { lock: lock.clone(), fence, reason }));
-                }
-                Event::Ended { .. } | Event::Queued | Event::Acquired { .. } | Event::Released { .. } => {}
+                // Of an expiry its holder knows by itself, and earlier.
+                Event::Ended { reason: Lost::Expired, .. } | Event::Queued | Event::Acquired { .. } => {}
+                Event::Ended { fence, reason, heard } => tell_holder(lock, fence, reason, heard, turn),
+                Event::Released { fence, others } => tell_holder(lock, fence, Lost::Released, others, turn),
             }
         }
         let watching = self.watchers.of(lock);
@@ -359,12 +355,19 @@ impl<S: Storage> Service<S> {
     }
 }
 
+/// Wherever a lease may be believed in.
+fn tell_holder(lock: &Name, fence: Fence, reason: Lost, heard: Heard, turn: &mut Turn) {
+    for connection in heard.into_iter().flatten() {
+        turn.pushes.push((connection, Push::Ended { lock: lock.clone(), fence, reason }));
+    }
+}
+
 fn change(event: &Event) -> (Change, Option<Fence>) {
     match *event {
         Event::Queued => (Change::Queued, None),
         Event::Left { .. } | Event::Lapsed { .. } => (Change::Left, None),
         Event::Acquired { fence } | Event::Granted { fence, .. } => (Change::Acquired, Some(fence)),
-        Event::Released { fence } => (Change::Released, Some(fence)),
+        Event::Released { fence, .. } => (Change::Released, Some(fence)),
         Event::Ended { fence, reason, .. } => {
             let change = match reason {
                 Lost::Expired => Change::Expired,

@@ -151,6 +151,8 @@ pub struct Session {
     awaited: Option<u32>,
     failures: u32,
     failing_since: Option<Ms>,
+    /// A release was sent, and what it came to is unknown.
+    may_be_released: bool,
     next_number: u32,
 }
 
@@ -258,6 +260,7 @@ impl Session {
             awaited: None,
             failures: 0,
             failing_since: None,
+            may_be_released: false,
             next_number: 1,
         }
     }
@@ -386,7 +389,10 @@ impl Session {
             (Phase::Holding(_), Heard::Lost(reason)) => self.phase = Phase::Over(End::Lost(reason)),
             (Phase::Releasing { end, .. }, Heard::Released) => self.phase = Phase::Over(end.unwrap_or(End::Released)),
             (Phase::Releasing { end, .. }, Heard::Lost(reason)) => {
-                self.phase = Phase::Over(end.unwrap_or(End::Lost(reason)))
+                // Its own release, whose answer was lost.
+                let is_own = reason == Lost::Released && self.may_be_released;
+                let ended = if is_own { End::Released } else { End::Lost(reason) };
+                self.phase = Phase::Over(end.unwrap_or(ended))
             }
             // Not expected, and dealt with above.
             _ => {}
@@ -447,6 +453,7 @@ impl Session {
         let lasted = now.saturating_sub(*self.failing_since.get_or_insert(now));
         self.failures = self.failures.saturating_add(1);
         let is_final = failure == Failure::Final;
+        self.may_be_released |= !is_final && matches!(self.phase, Phase::Releasing { .. });
         match &mut self.phase {
             Phase::Asking(_) if is_final => self.phase = Phase::Over(End::Failed),
             Phase::Asking(asking) if lasted >= asking.bears() => self.give_up_with(End::Failed, now),

@@ -218,6 +218,58 @@ fn a_release_that_could_not_be_confirmed_can_be_repeated() {
     assert_eq!(holder.session.status(), Status::Over(End::Lost(Lost::Expired)));
 }
 
+/// The store did it, and its answer was lost with the connection.
+#[test]
+fn a_release_whose_answer_was_lost_has_released() {
+    let mut holder = Holder::holding();
+    holder.session.release(holder.now);
+    let (first, _) = holder.sends();
+    holder.fails(first);
+    let (second, _) = holder.sends_next();
+    holder.hears(second, Heard::Lost(Lost::Released));
+    assert_eq!(holder.session.status(), Status::Over(End::Released));
+    // It was not confirmed in time, and is repeated later.
+    let mut holder = Holder::holding();
+    holder.session.release(holder.now);
+    while holder.session.status() == Status::Releasing {
+        let (number, _) = holder.sends_next();
+        holder.fails(number);
+    }
+    holder.session.release(holder.now);
+    let (number, _) = holder.sends();
+    holder.hears(number, Heard::Lost(Lost::Released));
+    assert_eq!(holder.session.status(), Status::Over(End::Released));
+}
+
+/// That somebody else had released it before is something else, and so is whatever ended it against its holder's will.
+#[test]
+fn a_release_that_came_too_late_says_why() {
+    let mut holder = Holder::holding();
+    holder.session.release(holder.now);
+    let (number, _) = holder.sends();
+    holder.hears(number, Heard::Lost(Lost::Released));
+    assert_eq!(holder.session.status(), Status::Over(End::Lost(Lost::Released)));
+    for reason in [Lost::Expired, Lost::Revoked, Lost::Stolen, Lost::Unknown] {
+        let mut holder = Holder::holding();
+        holder.session.release(holder.now);
+        let (first, _) = holder.sends();
+        holder.fails(first);
+        let (second, _) = holder.sends_next();
+        holder.hears(second, Heard::Lost(reason));
+        assert_eq!(holder.session.status(), Status::Over(End::Lost(reason)));
+    }
+    // Refused, the first has done nothing.
+    let mut holder = Holder::holding();
+    holder.session.release(holder.now);
+    let (first, _) = holder.sends();
+    holder.session.failed(first, Failure::Final, holder.now, 0.5);
+    assert_eq!(holder.session.status(), Status::Unconfirmed);
+    holder.session.release(holder.now);
+    let (second, _) = holder.sends();
+    holder.hears(second, Heard::Lost(Lost::Released));
+    assert_eq!(holder.session.status(), Status::Over(End::Lost(Lost::Released)));
+}
+
 /// node-redlock#65, #131, #168: release of an expired lock threw, or hung.
 #[test]
 fn a_release_of_a_lease_that_is_gone_is_over_in_one_round_trip() {

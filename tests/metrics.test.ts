@@ -75,6 +75,7 @@ test("metrics are what Prometheus expects of them", async () => {
     "leasehold_releases_total",
     "leasehold_renewals_total",
     "leasehold_revocations_total",
+    "leasehold_rows_written_total",
     "leasehold_sockets",
     "leasehold_start_time_seconds",
     "leasehold_wait_seconds",
@@ -166,6 +167,8 @@ test("commands that arrive together share a commit, and that shows", async () =>
   assert.ok(commits >= 1 && commits <= 8, `${commits} commits`);
   const [perCommit] = (await families()).get("leasehold_commands_per_commit")!.metrics;
   assert.equal(Number(perCommit.count), await value("commits_total"));
+  // A row for each, and the first grant of a space reserves fences for thousands.
+  assert.equal(await value("rows_written_total"), 66);
   assert.ok(Number(perCommit.sum) >= 65);
   assert.equal(await value("held_leases"), 65);
   assert.equal(await value("locks"), 65);

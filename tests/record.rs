@@ -69,6 +69,7 @@ fn entries() -> Vec<Entry> {
         terms: terms.clone(),
         asked_at: 1_700_000_000_000,
         connection,
+        former: None,
         state,
         is_stored: true,
     };

@@ -6,7 +6,7 @@ import { getEventListeners } from "node:events";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { after, afterEach, before, test } from "node:test";
-import { type Change, type Lease, Leasehold, type LeaseholdOptions } from "leasehold";
+import { type Change, type Lease, Leasehold, type LeaseholdOptions, memoryStore } from "leasehold";
 import { rejectsWith, sleep, until } from "./support/cases.ts";
 import { block } from "./support/faulty.ts";
 import { Proxy } from "./support/proxy.ts";
@@ -129,6 +129,29 @@ test("whoever loses a lease to somebody else is told at once", async () => {
     await until(() => lease.signal.aborted);
     assert.equal(lease.signal.reason.reason, end);
     assert.ok(performance.now() - start < 1_000);
+  }
+});
+
+test("whoever's lease another process released is told at once, at a URL and in this process", async () => {
+  const store = memoryStore();
+  for (const make of [other, () => new Leasehold(store)]) {
+    const lock = name();
+    const [first, second] = [make(), make()];
+    clients.push(second);
+    const lease = await first.acquire(lock, { ttlMs: 3_600_000 });
+    const attached = second.attach({ lock, token: lease.token, fence: lease.fence });
+    await until(() => attached.held);
+    assert.deepEqual(await attached.release(), { status: "released" });
+    await until(() => lease.signal.aborted);
+    assert.equal(lease.signal.reason.reason, "released");
+    // And the other way round: whoever goes on with it is told as well.
+    const next = await first.acquire(lock, { ttlMs: 3_600_000 });
+    const successor = second.attach({ lock, token: next.token, fence: next.fence });
+    await until(() => successor.held);
+    assert.deepEqual(await next.release(), { status: "released" });
+    await until(() => successor.signal.aborted);
+    assert.equal(successor.signal.reason.reason, "released");
+    await first.close();
   }
 });
 

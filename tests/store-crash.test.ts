@@ -1,6 +1,7 @@
 // What the store survives: SIGKILL, eviction, panics, storage that fails, alarms that never fire.
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { Leasehold } from "leasehold";
 import { ask, type Json, sleep, Store, until } from "./support/store.ts";
 import { Workerd } from "./support/workerd.ts";
 
@@ -123,6 +124,32 @@ test("a space that waits while another one panics hears of it, and keeps its pla
   assert.equal((await store.command("acquire", "a", asked)).reply.status, "granted");
 });
 
+test("a watcher is told of an expiry once, also where the core starts anew after it", async () => {
+  await using workerd = await Workerd.start({ artefact: "target/faults/dist" });
+  const store = new Store(workerd);
+  const locks = new Leasehold(workerd.url);
+  const changes: string[] = [];
+  const watching = (async () => {
+    for await (const change of locks.watch()) {
+      changes.push(change.change === "reset" ? "reset" : `${change.change} ${change.lock}`);
+    }
+  })();
+  await store.hold("first", { ttlMs: 60_000 });
+  await until(async () => changes.length > 0, 5_000);
+  changes.length = 0;
+  // It is remembered for as long again.
+  await store.hold("a", { ttlMs: 3_000 });
+  await until(async () => changes.includes("expired a"), 10_000);
+  assert.equal((await store.call("panic")) as number, 503);
+  // Whatever is found is told before this.
+  assert.deepEqual((await store.send("/locks/a")).reply.holders, []);
+  await store.hold("last", { ttlMs: 60_000 });
+  await until(async () => changes.includes("acquired last"), 5_000);
+  assert.deepEqual(changes, ["acquired a", "expired a", "acquired last"]);
+  await locks.close();
+  await watching.catch(() => {});
+});
+
 test("the Worker that is deployed does not know how to panic", async () => {
   await using workerd = await Workerd.start();
   const store = new Store(workerd);
@@ -232,12 +259,12 @@ test("a vanished holder is cleaned up by an alarm that nobody has to wait for", 
   assert.equal((await store.call("rows")).entries.length > 0, true);
   await store.call("ring");
   assert.deepEqual((await store.call("rows")).entries, []);
-  // Rung by the runtime itself, also after a restart.
+  // Rung by the runtime itself, also after a restart. In a space that has set no alarm yet.
+  const other = new Store(workerd, "other");
+  await other.hold("last", { ttlMs: 50 });
+  await until(async () => (await other.call("countWritten")).alarms === 1, 30_000);
   await workerd.restart();
-  await store.hold("last", { ttlMs: 50 });
-  await until(async () => (await store.call("countWritten")).alarms === 1, 30_000);
-  await workerd.restart();
-  await until(async () => (await store.call("rows")).entries.length === 0, 65_000);
+  await until(async () => (await other.call("rows")).entries.length === 0, 65_000);
 });
 
 async function waiters(store: Store): Promise<number> {

@@ -4,7 +4,8 @@ mod support;
 
 use std::collections::BTreeSet;
 
-use leasehold::command::{Acquire, Change, Command, Entrance, List, Lost, Push, Refusal, Reply, Request, Watch};
+use leasehold::command::{Acquire, Change, Command, Entrance, Lease, List, Lost, Push, Refusal, Reply, Request, Watch};
+use leasehold::ledger::InMemory;
 use leasehold::types::{Connection, Fence, Limit, MAX_SAFE_INTEGER, Mode, PageSize, Ttl, Wait};
 use support::rows::Rows;
 use support::store::{Store, acquire, cancel, grants, on, release, renew, revoke, try_acquire, wait_for};
@@ -52,12 +53,12 @@ fn of_500_waiters_one_is_told_of_a_release() {
 fn of_500_waiters_on_sockets_one_is_told_of_a_release() {
     let mut store = Store::in_memory();
     let lease = store.granted(try_acquire("lock", "holder"));
-    let requests = (0..500).map(|at| (Some(Connection(at)), wait_for("lock", &format!("waiter {at}")))).collect();
+    let requests = (1..=500).map(|at| (Some(Connection(at)), wait_for("lock", &format!("waiter {at}")))).collect();
     let turn = store.turn(requests, &[]);
     assert_eq!(turn.answers.len(), 500, "a socket is told at once that it waits");
     assert_eq!(turn.wake_in, None, "and the object may sleep");
     let (_, turn) = store.ask(None, release("lock", "holder", lease.fence));
-    assert_eq!(grants(&turn), [(Connection(0), "request of waiter 0".to_owned())]);
+    assert_eq!(grants(&turn), [(Connection(1), "request of waiter 1".to_owned())]);
     assert_eq!((turn.answers.len(), turn.pushes.len()), (0, 1));
 }
 
@@ -135,13 +136,13 @@ fn a_command_writes_a_row() {
     assert_eq!(since(), 2, "a release, and the grant that it makes");
     store.now += 5_000;
     store.tick();
-    assert_eq!(since(), 0, "an expiry follows from what is stored");
+    assert_eq!(since(), 1, "an expiry");
     let lease = store.granted(try_acquire("lock", "c"));
     assert_eq!(since(), 1, "an acquire");
     store.reply(release("lock", "c", lease.fence));
     store.now += 60_000;
     store.tick();
-    assert_eq!(since(), 3, "a release, that the lease before it is over, and the memory of that");
+    assert_eq!(since(), 2, "a release, and the memory of the lease before it");
     for at in 0..5_000 {
         let who = format!("d {at}");
         let lease = store.granted(try_acquire("lock", &who));
@@ -388,10 +389,10 @@ fn sockets_that_close_in_one_turn_share_a_commit() {
     let rows = Rows::default();
     let mut store = Store::over(rows.clone(), 0);
     store.granted(try_acquire("lock", "holder"));
-    let requests = (0..100).map(|at| (Some(Connection(at)), wait_for("lock", &format!("waiter {at}"))));
+    let requests = (1..=100).map(|at| (Some(Connection(at)), wait_for("lock", &format!("waiter {at}"))));
     store.turn(requests.collect(), &[]);
     let before = rows.commits();
-    let sockets: Vec<_> = (0..100).map(Connection).collect();
+    let sockets: Vec<_> = (1..=100).map(Connection).collect();
     store.turn(Vec::new(), &sockets);
     assert_eq!((rows.commits() - before, rows.len()), (1, 1));
 }
@@ -451,14 +452,113 @@ fn a_watcher_is_told_in_time_of_a_lease_that_ends_by_itself() {
 #[test]
 fn a_holder_on_a_socket_is_told_that_its_lease_was_ended() {
     let mut store = Store::in_memory();
-    let lease = match store.ask(Some(Connection(1)), try_acquire("lock", "a")).0 {
-        Some(Reply::Granted { lease, .. }) => lease,
-        reply => panic!("{reply:?}"),
-    };
+    let lease = granted_over(&mut store, Some(Connection(1)), try_acquire("lock", "a"));
     let (reply, turn) = store.ask(None, revoke("lock"));
     assert_eq!(reply, Some(Reply::Revoked { count: 1 }));
-    let ended = Push::Ended { lock: lease.lock.clone(), fence: lease.fence, reason: Lost::Revoked };
-    assert_eq!(turn.pushes, [(Connection(1), ended)]);
+    assert_eq!(turn.pushes, [(Connection(1), ended(&lease, Lost::Revoked))]);
+}
+
+/// The object hibernates after it has told of an expiry, and whoever wakes it is told of nothing twice.
+#[test]
+fn an_expiry_is_told_and_counted_once_also_after_a_restart() {
+    let watcher = Connection(9);
+    for asks in [false, true] {
+        let rows = Rows::default();
+        let mut store = Store::over(rows.clone(), 0);
+        store.ask(Some(watcher), Request::Watch(Watch { prefix: String::new() }));
+        store.granted(try_acquire("lock", "a"));
+        store.now += 30_000;
+        // By itself, or with whoever asks for something else.
+        let turn = if asks { store.ask(None, on("lock", Command::Inspect)).1 } else { store.tick() };
+        assert_eq!((turn.events.len(), turn.pushes.len()), (1, 1));
+        for _ in 0..2 {
+            let now = store.now;
+            store = Store::over(rows.clone(), 0);
+            store.now = now + 1_000;
+            store.service.watch_again(watcher, String::new());
+            // The second has read what is stored.
+            for turn in [store.tick(), store.tick(), store.ask(None, on("lock", Command::Inspect)).1] {
+                assert_eq!((turn.events, turn.pushes), (vec![], vec![]), "it was told before");
+            }
+        }
+    }
+}
+
+fn ended(lease: &Lease, reason: Lost) -> Push {
+    Push::Ended { lock: lease.lock.clone(), fence: lease.fence, reason }
+}
+
+fn granted_over(store: &mut Store<InMemory>, via: Option<Connection>, request: Request) -> Lease {
+    match store.ask(via, request).0 {
+        Some(Reply::Granted { lease, .. }) => lease,
+        reply => panic!("{reply:?}"),
+    }
+}
+
+/// A process that goes on with a lease, and gives it back, may be another than the one that asked for it.
+#[test]
+fn a_holder_on_a_socket_is_told_that_another_process_released_its_lease() {
+    let (one, other) = (Some(Connection(1)), Some(Connection(2)));
+    for via in [None, other, Some(Connection::NOBODY)] {
+        let mut store = Store::in_memory();
+        let lease = granted_over(&mut store, one, try_acquire("lock", "a"));
+        let (reply, turn) = store.ask(via, release("lock", "a", lease.fence));
+        assert_eq!(reply, Some(Reply::Released));
+        assert_eq!(turn.pushes, [(Connection(1), ended(&lease, Lost::Released))]);
+    }
+    // It was renewed there before.
+    for via in [None, other, Some(Connection::NOBODY)] {
+        let mut store = Store::in_memory();
+        let lease = granted_over(&mut store, one, try_acquire("lock", "a"));
+        store.ask(via, renew("lock", "a", lease.fence));
+        store.ask(via, renew("lock", "a", lease.fence));
+        let turn = store.ask(via, release("lock", "a", lease.fence)).1;
+        assert_eq!(turn.pushes, [(Connection(1), ended(&lease, Lost::Released))]);
+    }
+    // It is given back by a cancel.
+    let mut store = Store::in_memory();
+    let lease = granted_over(&mut store, one, try_acquire("lock", "a"));
+    assert_eq!(store.ask(None, cancel("lock", "a")).1.pushes, [(Connection(1), ended(&lease, Lost::Released))]);
+}
+
+#[test]
+fn whoever_releases_its_own_lease_is_told_nothing_but_the_reply() {
+    for via in [None, Some(Connection(1)), Some(Connection::NOBODY)] {
+        let mut store = Store::in_memory();
+        let lease = granted_over(&mut store, via, try_acquire("lock", "a"));
+        store.ask(via, renew("lock", "a", lease.fence));
+        assert_eq!(store.ask(via, release("lock", "a", lease.fence)).1.pushes, []);
+        granted_over(&mut store, via, try_acquire("lock", "b"));
+        assert_eq!(store.ask(via, cancel("lock", "b")).1.pushes, []);
+    }
+}
+
+/// Two processes renew one lease in turn: whichever ends it, and whoever else does, both know.
+#[test]
+fn the_two_that_renew_a_lease_over_sockets_are_both_told_of_its_end() {
+    let (one, other) = (Connection(1), Connection(2));
+    let shared = |store: &mut Store<InMemory>| {
+        let lease = granted_over(store, Some(one), try_acquire("lock", "a"));
+        for via in [other, one, other, one] {
+            let turn = store.ask(Some(via), renew("lock", "a", lease.fence)).1;
+            assert_eq!(turn.pushes, [], "nobody has lost anything");
+        }
+        lease
+    };
+    let mut store = Store::in_memory();
+    let lease = shared(&mut store);
+    let turn = store.ask(Some(one), release("lock", "a", lease.fence)).1;
+    assert_eq!(turn.pushes, [(other, ended(&lease, Lost::Released))]);
+    let mut store = Store::in_memory();
+    let lease = shared(&mut store);
+    let turn = store.ask(None, revoke("lock")).1;
+    assert_eq!(turn.pushes, [one, other].map(|told| (told, ended(&lease, Lost::Revoked))));
+    // A client that is back over another socket is told there, and once.
+    let mut store = Store::in_memory();
+    let lease = granted_over(&mut store, Some(one), try_acquire("lock", "a"));
+    store.ask(None, renew("lock", "a", lease.fence));
+    store.ask(Some(one), renew("lock", "a", lease.fence));
+    assert_eq!(store.ask(None, revoke("lock")).1.pushes, [(one, ended(&lease, Lost::Revoked))]);
 }
 
 #[test]

@@ -16,7 +16,7 @@ pub struct Meter {
 }
 
 /// Name and labels of each counter; those of one name stand together.
-const COUNTERS: [(&str, &str); 22] = [
+const COUNTERS: [(&str, &str); 23] = [
     ("grants_total", "after=\"asking\""),
     ("grants_total", "after=\"waiting\""),
     ("renewals_total", ""),
@@ -39,6 +39,7 @@ const COUNTERS: [(&str, &str); 22] = [
     ("commands_total", ""),
     ("commits_total", ""),
     ("failed_commits_total", ""),
+    ("rows_written_total", ""),
 ];
 
 /// Where in [`COUNTERS`] each is.
@@ -55,10 +56,11 @@ mod at {
     pub const COMMANDS: usize = 19;
     pub const COMMITS: usize = 20;
     pub const FAILED: usize = 21;
+    pub const ROWS: usize = 22;
 }
 
 /// What each metric is.
-const HELP: [(&str, &str); 15] = [
+const HELP: [(&str, &str); 16] = [
     ("grants_total", "Leases granted."),
     ("renewals_total", "Leases renewed."),
     ("releases_total", "Leases released."),
@@ -68,6 +70,7 @@ const HELP: [(&str, &str); 15] = [
     ("commands_total", "Commands carried out or refused."),
     ("commits_total", "Turns that wrote to storage."),
     ("failed_commits_total", "Turns that were undone."),
+    ("rows_written_total", "Rows of leases that were written or deleted."),
     ("wait_seconds", "How long those waited that were granted a lease in the end."),
     ("commands_per_commit", "Commands of each turn that wrote to storage."),
     ("queue_length", "Waiters of all locks."),
@@ -93,6 +96,7 @@ impl Meter {
         self.add(at::COMMANDS, commands as u64);
         if turn.written > 0 {
             self.add(at::COMMITS, 1);
+            self.add(at::ROWS, turn.written as u64);
             self.commands_per_commit.note(commands as u64);
         }
         for happened in &turn.events {

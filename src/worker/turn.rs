@@ -323,7 +323,7 @@ fn tell_events(turn: &Turn, told: &Told) {
             Event::Granted { fence, waited, .. } => ("granted", "waited", Some(fence), waited),
             Event::Left { .. } => ("left", "", None, 0),
             Event::Lapsed { .. } => ("left", "lapsed", None, 0),
-            Event::Released { fence } => ("released", "", Some(fence), 0),
+            Event::Released { fence, .. } => ("released", "", Some(fence), 0),
             Event::Ended { fence, reason, .. } => ("lost", wire::lost_name(reason), Some(fence), 0),
         };
         told.event(&counted([name, lock.as_str(), reason], fence, waited));

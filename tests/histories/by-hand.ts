@@ -1,5 +1,5 @@
 // A client that speaks HTTP by itself and does what it likes: it waits and does not, repeats what it had no answer to,
-// comes back too late, releases what it has lost.
+// comes back too late, releases what it has lost, steals, and revokes the leases of others.
 import { randomUUID } from "node:crypto";
 import { type Fields, type Json, sleep, type Store } from "../support/store.ts";
 import type { Recorder, Seen } from "./recorder.ts";
@@ -27,7 +27,7 @@ export async function callByHand(
 ): Promise<void> {
   while (!ending.aborted) {
     const [lock, limit] = LOCKS[Math.floor(random() * LOCKS.length)] as (typeof LOCKS)[number];
-    if (random() < 0.2) await inspect(store, recorder, lock);
+    if (random() < 0.2) await inspect(store, recorder, random, lock);
     const held = await acquire(store, recorder, random, lock, limit);
     if (held !== undefined) await use(store, recorder, random, held);
     await sleep(random() * 60);
@@ -45,7 +45,9 @@ async function acquire(
   const ttlMs = 200 + Math.floor(random() * 1_200);
   const fields: Fields = { token, requestId, ttlMs, info: requestId };
   if (limit !== null) Object.assign(fields, { mode: "shared", limit });
-  if (random() < 0.6) fields["waitMs"] = Math.floor(random() * 800);
+  const steal = limit === null && random() < 0.1;
+  if (steal) fields["steal"] = true;
+  else if (random() < 0.6) fields["waitMs"] = Math.floor(random() * 800);
   const calledAt = recorder.now();
   while (recorder.now() < calledAt + PATIENCE_MS * 1_000) {
     const sentAt = recorder.now();
@@ -53,14 +55,15 @@ async function acquire(
     switch (reply?.status) {
       case "granted": {
         const { fence, expiresInMs } = reply.lease;
-        recorder.answered(lock, calledAt, { what: "granted", fence, limit, sentAt, expiresInMs });
+        const what = "granted";
+        recorder.answered(lock, calledAt, { what, fence, limit, sentAt, expiresInMs, steal });
         return { lock, token, fence, ttlMs };
       }
       case "held":
         recorder.answered(lock, sentAt, { what: "seen", holders: seen(reply.holders) });
         return undefined;
       case "lost":
-        recorder.answered(lock, calledAt, { what: "abandoned", ask: requestId, limit });
+        recorder.answered(lock, calledAt, { what: "abandoned", ask: requestId, limit, steal });
         return undefined;
       case "waiting":
         break;
@@ -69,7 +72,7 @@ async function acquire(
     }
   }
   await answer(store, "cancel", lock, { token, requestId });
-  recorder.givenUp(lock, calledAt, { what: "abandoned", ask: requestId, limit });
+  recorder.givenUp(lock, calledAt, { what: "abandoned", ask: requestId, limit, steal });
   return undefined;
 }
 
@@ -107,16 +110,38 @@ async function use(
   }
 }
 
-async function inspect(store: Store, recorder: Recorder, lock: string): Promise<void> {
+/** And now and then revokes what it sees. */
+async function inspect(
+  store: Store,
+  recorder: Recorder,
+  random: () => number,
+  lock: string,
+): Promise<void> {
   const calledAt = recorder.now();
   try {
     const signal = AbortSignal.timeout(1_000);
     const { reply } = await store.send(`/locks/${lock}`, { signal });
     if (!Array.isArray(reply.holders)) return;
-    recorder.answered(lock, calledAt, { what: "seen", holders: seen(reply.holders) });
+    const holders = seen(reply.holders);
+    recorder.answered(lock, calledAt, { what: "seen", holders });
+    const victim = holders[Math.floor(random() * holders.length)];
+    if (victim && random() < 0.5) await revoke(store, recorder, lock, victim.fence);
   } catch {
     // Nothing was learnt, and nothing can have changed.
   }
+}
+
+async function revoke(
+  store: Store,
+  recorder: Recorder,
+  lock: string,
+  fence: number,
+): Promise<void> {
+  const calledAt = recorder.now();
+  const reply = await answer(store, "revoke", lock, { fence });
+  if (reply?.revoked === 1) recorder.answered(lock, calledAt, { what: "revoked", fence });
+  else if (reply?.revoked === 0) recorder.answered(lock, calledAt, { what: "lost", fence });
+  else recorder.perhaps(lock, calledAt, { what: "perhapsRevoked", fence });
 }
 
 function seen(holders: readonly Json[]): Seen[] {

@@ -29,7 +29,12 @@ async function hold(lock: string, ask: string): Promise<void> {
   try {
     lease = await locks.acquire(lock, { ttlMs, waitMs: 1_000, info: ask });
   } catch {
-    return recorder.givenUp(lock, calledAt, { what: "abandoned", ask, limit: null });
+    return recorder.givenUp(lock, calledAt, {
+      what: "abandoned",
+      ask,
+      limit: null,
+      steal: false,
+    });
   }
   const { fence } = lease;
   recorder.answered(lock, calledAt, { what: "kept", fence, limit: null, ttlMs });

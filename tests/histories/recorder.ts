@@ -10,13 +10,27 @@ export interface Seen {
 }
 
 export type What =
-  | { what: "granted"; fence: number; limit: number | null; sentAt: number; expiresInMs: number }
+  | {
+      what: "granted";
+      fence: number;
+      limit: number | null;
+      sentAt: number;
+      expiresInMs: number;
+      steal: boolean;
+    }
   | { what: "kept"; fence: number; limit: null; ttlMs: number }
-  | { what: "abandoned"; ask: string; limit: number | null }
+  | { what: "abandoned"; ask: string; limit: number | null; steal: boolean }
   | { what: "seen"; holders: Seen[] }
   | { what: "renewed"; fence: number; expiresInMs: number }
   | {
-      what: "released" | "lost" | "perhapsRenewed" | "perhapsReleased" | "believed";
+      what:
+        | "released"
+        | "revoked"
+        | "lost"
+        | "perhapsRenewed"
+        | "perhapsReleased"
+        | "perhapsRevoked"
+        | "believed";
       fence: number;
     };
 

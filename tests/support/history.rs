@@ -1,14 +1,15 @@
 //! A history of a space, carried out by the engine and by a plain model of the rules: every answer, every push and every
 //! row must be the same, and what the rules promise must hold after every turn.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use leasehold::command::{
     Acquire, Cancel, Command, Entrance, List, Lost, Push, Release, Renew, Reply, Request, Revoke, Terms,
 };
+use leasehold::engine::Event;
 use leasehold::ledger::{InMemory, Ledger};
 use leasehold::lock::{self, Claim};
-use leasehold::service::{Call, Service, Ticket, Turn};
+use leasehold::service::{Call, Happened, Service, Ticket, Turn};
 use leasehold::types::{
     ClientId, Connection, Fence, Limit, LockDelay, MaxHold, Mode, Ms, Name, PageSize, RequestId, Token, Ttl, Wait,
 };
@@ -91,6 +92,8 @@ pub struct World {
     known: Vec<(Name, Token, u64)>,
     /// The engine's fence by the model's.
     fences: HashMap<u64, u64>,
+    /// Leases whose end was told of, by the engine's fences.
+    ended: BTreeSet<u64>,
     counts: Counts,
 }
 
@@ -120,6 +123,7 @@ impl World {
             asked: Vec::new(),
             known: Vec::new(),
             fences: HashMap::new(),
+            ended: BTreeSet::new(),
             counts: Counts::default(),
         }
     }
@@ -164,7 +168,7 @@ impl World {
                 let fence = fence.filter(|_| act.extra < 8);
                 self.call(act, lock, Command::Revoke(Revoke { fence, reason: None }));
             }
-            89..92 => self.closed.push(Connection(u64::from(act.via % 3))),
+            89..92 => self.closed.push(Connection(u64::from(act.via % 3 + 1))),
             92..94 => self.restart(),
             94..100 => self.turn(),
             _ => unreachable!("kinds are below 100"),
@@ -242,7 +246,7 @@ impl World {
     }
 
     fn request(&mut self, act: &Act, request: Request) {
-        let via = (act.via < 3).then_some(Connection(u64::from(act.via)));
+        let via = (act.via < 3).then_some(Connection(u64::from(act.via + 1)));
         self.calls.push(Call { ticket: self.next_ticket, via, request: Ok(request) });
         self.next_ticket += 1;
     }
@@ -273,7 +277,12 @@ impl World {
             println!("\nat {} ms: {:?}, closed {closed:?}", self.host_now, calls);
             println!("  engine {actual:?}\n  model  {:?} {:?}", expected.answers, expected.pushes);
         }
-        let Turn { mut answers, mut pushes, wake_in, ring_in, due_in, .. } = actual;
+        let Turn { mut answers, mut pushes, events, wake_in, ring_in, due_in, .. } = actual;
+        for Happened { event, .. } in events {
+            if let Event::Ended { fence, .. } | Event::Released { fence, .. } = event {
+                assert!(self.ended.insert(fence.value()), "the end of a lease is told once: {event:?}");
+            }
+        }
         let due_in = ring_in.into_iter().chain(due_in).min();
         self.compare_answers(expected.answers, &mut answers);
         self.compare_pushes(expected.pushes, &mut pushes);

@@ -42,7 +42,23 @@ pub struct Entry {
     pub terms: Terms,
     pub asked_at: Ms,
     pub connection: Option<Connection>,
+    /// The other socket over which its holder was heard of. Forgotten at a restart.
+    pub former: Option<Connection>,
     pub state: State,
+}
+
+impl Entry {
+    /// Rule 5: whoever has token and fence goes on with the lease, over whichever socket.
+    fn hear_over(&mut self, via: Option<Connection>) {
+        if via.is_some() && via != self.connection {
+            self.former = self.connection;
+            self.connection = via;
+        }
+    }
+
+    fn heard(&self) -> Vec<Connection> {
+        self.connection.into_iter().chain(self.former).collect()
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -81,7 +97,7 @@ enum Event {
     Granted(u64),
     Left(u64),
     Lapsed(u64),
-    Ended { lock: Name, fence: u64, reason: Lost, connection: Option<Connection> },
+    Ended { lock: Name, fence: u64, reason: Lost, told: Vec<Connection> },
 }
 
 impl Model {
@@ -89,6 +105,7 @@ impl Model {
     pub fn restart(&mut self, clock: Ms) {
         self.gone.clear();
         self.asks.clear();
+        self.entries.iter_mut().for_each(|entry| entry.former = None);
         self.asleep = self.entries.iter().map(|entry| entry.lock.clone()).collect();
         self.now = clock;
         self.ahead = 0;
@@ -171,7 +188,7 @@ impl Model {
                 Err(reason) => Reply::Lost { reason },
                 Ok(mut entry) => {
                     let State::Lease { fence, granted_at, .. } = entry.state else { unreachable!() };
-                    entry.connection = via;
+                    entry.hear_over(via);
                     entry.terms.ttl = ttl.unwrap_or(entry.terms.ttl);
                     let wanted = self.now + entry.terms.ttl.value();
                     let most = entry.terms.max_hold.map_or(Ms::MAX, |max_hold| granted_at + max_hold.value());
@@ -185,7 +202,7 @@ impl Model {
             Command::Release(Release { token, fence }) => Some(match self.guard(lock, token, *fence) {
                 Err(reason) => Reply::Lost { reason },
                 Ok(entry) => {
-                    self.forget(&entry);
+                    self.give_back(&entry, via, events);
                     Reply::Released
                 }
             }),
@@ -199,7 +216,7 @@ impl Model {
                         }
                         State::Lease { expires_at, .. } if expires_at <= self.now => {}
                         State::Lease { claim: Claim::Made, .. } => return Some(self.standing(entry.arrival)),
-                        State::Lease { .. } => self.forget(&entry),
+                        State::Lease { .. } => self.give_back(&entry, via, events),
                         State::Ended { .. } => {}
                     },
                 }
@@ -239,12 +256,14 @@ impl Model {
         let known = self.by_request(lock, &terms.token, &terms.request_id).cloned();
         let arrival = match known {
             Some(mut entry) => {
-                if !matches!(self.standing(entry.arrival), Reply::Lost { .. }) {
-                    entry.connection = via;
-                }
                 let arrival = entry.arrival;
-                if let State::Waiting { .. } = entry.state {
-                    entry.state = State::Waiting { until };
+                match self.standing(arrival) {
+                    Reply::Waiting { .. } => {
+                        entry.connection = via;
+                        entry.state = State::Waiting { until };
+                    }
+                    Reply::Granted { .. } => entry.hear_over(via),
+                    _ => {}
                 }
                 self.put(entry.clone());
                 if !matches!(entry.state, State::Waiting { .. }) {
@@ -274,6 +293,7 @@ impl Model {
                     terms: terms.clone(),
                     asked_at: self.now,
                     connection: via,
+                    former: None,
                     state: State::Waiting { until },
                 };
                 let at_once = match entrance {
@@ -395,9 +415,17 @@ impl Model {
 
     fn end(&mut self, mut entry: Entry, reason: Lost, events: &mut Vec<Event>) {
         let fence = fence_of(&entry).expect("a lease has a fence");
-        events.push(Event::Ended { lock: entry.lock.clone(), fence, reason, connection: entry.connection });
+        events.push(Event::Ended { lock: entry.lock.clone(), fence, reason, told: entry.heard() });
         entry.state = State::Ended { fence, reason, until: self.now + entry.terms.ttl.value() };
         self.put(entry);
+    }
+
+    /// Wherever else its holder was heard of, it is told.
+    fn give_back(&mut self, entry: &Entry, via: Option<Connection>, events: &mut Vec<Event>) {
+        let told = entry.heard().into_iter().filter(|heard| Some(*heard) != via).collect();
+        let fence = fence_of(entry).expect("a lease has a fence");
+        events.push(Event::Ended { lock: entry.lock.clone(), fence, reason: Lost::Released, told });
+        self.forget(entry);
     }
 
     fn forget(&mut self, entry: &Entry) {
@@ -423,10 +451,10 @@ impl Model {
                         turn.pushes.push((connection, Push::Granted { request_id, lease, waited }));
                     }
                 }
-                Event::Ended { lock, fence, reason, connection: Some(connection) } => {
-                    turn.pushes.push((connection, Push::Ended { lock, fence: to_fence(fence), reason }))
+                Event::Ended { lock, fence, reason, told } => {
+                    let push = Push::Ended { lock, fence: to_fence(fence), reason };
+                    turn.pushes.extend(told.into_iter().map(|connection| (connection, push.clone())));
                 }
-                Event::Ended { connection: None, .. } => {}
             }
         }
     }

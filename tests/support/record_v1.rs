@@ -96,6 +96,7 @@ pub fn read(place: Place, bytes: &[u8]) -> Result<Entry, Fault> {
         },
         asked_at: record.asked_at,
         connection: record.connection.map(Connection),
+        former: None,
         state: match record.state {
             RecordState::Waiting { until } => State::Waiting { until },
             RecordState::Holding { fence: number, granted_at, expires_at, claim } => State::Holding(Holding {

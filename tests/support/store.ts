@@ -42,7 +42,7 @@ export class Store {
 
   /** Any request below the space's address. */
   async send(path: string, init: RequestInit = {}): Promise<Answer> {
-    const response = await fetch(`${this.#url}/v1/spaces/${this.#space}${path}`, init);
+    const response = await once(`${this.#url}/v1/spaces/${this.#space}${path}`, init);
     return { status: response.status, headers: response.headers, reply: await response.json() };
   }
 
@@ -51,7 +51,7 @@ export class Store {
     calls: readonly (readonly [method: string, ...args: unknown[]])[],
   ): Promise<Result[]> {
     const body = JSON.stringify({ space: this.#space, calls });
-    const response = await fetch(`${this.#url}/rpc`, { method: "POST", body });
+    const response = await once(`${this.#url}/rpc`, { method: "POST", body });
     return (await response.json()) as Result[];
   }
 
@@ -68,6 +68,11 @@ export class Store {
     if (reply.status !== "granted") throw new Error(`not granted: ${JSON.stringify(reply)}`);
     return { token: reply.lease.token, fence: reply.lease.fence };
   }
+}
+
+/** A request on a connection of its own: one that was kept open may be closed at the moment at which it is used again. */
+function once(url: string, init: RequestInit): Promise<Response> {
+  return fetch(url, { ...init, headers: { ...init.headers, connection: "close" } });
 }
 
 /** The fields of an acquire that nobody else sent. */

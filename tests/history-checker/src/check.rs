@@ -125,6 +125,67 @@ mod tests {
     }
 
     #[test]
+    fn a_lease_that_goes_on_after_a_revocation() {
+        let revoked = r#"{"lock":"a","calledAt":2000,"answeredAt":3000,"what":"revoked","fence":1}"#;
+        let perhaps = r#"{"lock":"a","calledAt":2000,"answeredAt":2000,"what":"perhapsRevoked","fence":1}"#;
+        let next = r#"{"lock":"a","calledAt":9000,"answeredAt":10000,"what":"granted","fence":2,"limit":null,"sentAt":9000,"expiresInMs":100}"#;
+        let renewed = r#"{"lock":"a","calledAt":3001,"answeredAt":3002,"what":"renewed","fence":1,"expiresInMs":100}"#;
+        let released = r#"{"lock":"a","calledAt":3001,"answeredAt":3002,"what":"released","fence":1}"#;
+        let lost = r#"{"lock":"a","calledAt":3001,"answeredAt":3002,"what":"lost","fence":1}"#;
+        let nobody = r#"{"lock":"a","calledAt":3001,"answeredAt":3002,"what":"seen","holders":[]}"#;
+        for possible in [next, lost, nobody] {
+            accepts(&[HOLDS, revoked, possible]);
+            accepts(&[HOLDS, perhaps, possible]);
+            refuses(&[HOLDS, possible]);
+        }
+        for impossible in [renewed, released, revoked.replace("2000", "3001").replace("3000", "3002").as_str()] {
+            refuses(&[HOLDS, revoked, impossible]);
+            accepts(&[HOLDS, perhaps, impossible]);
+        }
+        refuses(&[HOLDS, perhaps, next, renewed.replace("300", "1100").as_str()]);
+    }
+
+    #[test]
+    fn a_lease_that_goes_on_after_it_was_stolen() {
+        let stolen = r#"{"lock":"a","calledAt":9000,"answeredAt":10000,"what":"granted","fence":2,"limit":null,"sentAt":9000,"expiresInMs":100,"steal":true}"#;
+        let renewed =
+            r#"{"lock":"a","calledAt":11000,"answeredAt":12000,"what":"renewed","fence":1,"expiresInMs":100}"#;
+        accepts(&[HOLDS, stolen]);
+        accepts(&[HOLDS, renewed]);
+        refuses(&[HOLDS, stolen.replace("true", "false").as_str()]);
+        refuses(&[HOLDS, stolen, renewed]);
+        // Nobody heard of the theft, and perhaps there was none.
+        let perhaps =
+            r#"{"lock":"a","calledAt":2000,"answeredAt":50000,"what":"abandoned","ask":"y","limit":null,"steal":true}"#;
+        let lost = r#"{"lock":"a","calledAt":3001,"answeredAt":3002,"what":"lost","fence":1}"#;
+        accepts(&[HOLDS, perhaps, renewed]);
+        accepts(&[HOLDS, perhaps, lost]);
+        refuses(&[HOLDS, perhaps, lost, renewed]);
+        let seen = r#"{"lock":"a","calledAt":3001,"answeredAt":3002,"what":"seen","holders":[{"fence":2,"ask":"y"}]}"#;
+        accepts(&[HOLDS, perhaps, seen]);
+        refuses(&[HOLDS, perhaps, seen, renewed]);
+        refuses(&[HOLDS, perhaps.replace("true", "false").as_str(), seen]);
+    }
+
+    /// Whoever holds may not have been told yet: until the lease would have ended anyway.
+    #[test]
+    fn a_belief_in_what_somebody_else_ended() {
+        let kept = r#"{"lock":"a","calledAt":0,"answeredAt":1000,"what":"kept","fence":1,"limit":null,"ttlMs":100}"#;
+        let believed = |called_at: Micros| {
+            let answered_at = called_at + 1;
+            format!(r#"{{"lock":"a","calledAt":{called_at},"answeredAt":{answered_at},"what":"believed","fence":1}}"#)
+        };
+        let revoked = r#"{"lock":"a","calledAt":49000,"answeredAt":50000,"what":"revoked","fence":1}"#;
+        let perhaps = r#"{"lock":"a","calledAt":49000,"answeredAt":49000,"what":"perhapsRevoked","fence":1}"#;
+        let next = r#"{"lock":"a","calledAt":50100,"answeredAt":51000,"what":"granted","fence":2,"limit":null,"sentAt":50100,"expiresInMs":100}"#;
+        let stolen = next.replace(":100}", r#":100,"steal":true}"#);
+        for ended in [vec![revoked], vec![revoked, next], vec![perhaps, next], vec![stolen.as_str()]] {
+            accepts(&[&[kept], ended.as_slice(), &[&believed(140_000)]].concat());
+            refuses(&[&[kept], ended.as_slice(), &[&believed(160_000)]].concat());
+        }
+    }
+
+    #[test]
     fn what_refusals_show() {
         let seen = |fences: &str| {
             format!(r#"{{"lock":"a","calledAt":5000,"answeredAt":6000,"what":"seen","holders":[{fences}]}}"#)

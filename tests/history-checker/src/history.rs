@@ -32,17 +32,24 @@ pub enum What {
         limit: Option<usize>,
         sent_at: Micros,
         expires_in_ms: u64,
+        /// It ended the leases that there were.
+        #[serde(default)]
+        steal: bool,
     },
     /// The same by a client that renews by itself, so that nobody knows when the lease ends at the latest.
     Kept {
         fence: Fence,
         limit: Option<usize>,
         ttl_ms: u64,
+        #[serde(default)]
+        steal: bool,
     },
     /// An acquire that was given up: it may have been granted, and `ask` is what its holder would be seen with.
     Abandoned {
         ask: String,
         limit: Option<usize>,
+        #[serde(default)]
+        steal: bool,
     },
     /// A refusal or an inspection, which name all who hold.
     Seen {
@@ -55,7 +62,11 @@ pub enum What {
     Released {
         fence: Fence,
     },
-    /// Renew or release answered that the lease is over.
+    /// Somebody else ended it.
+    Revoked {
+        fence: Fence,
+    },
+    /// Renew, release or revoke answered that the lease is over.
     Lost {
         fence: Fence,
     },
@@ -66,6 +77,10 @@ pub enum What {
     },
     /// The same of a release.
     PerhapsReleased {
+        fence: Fence,
+    },
+    /// The same of a revocation.
+    PerhapsRevoked {
         fence: Fence,
     },
     /// The holder was asked, and believed that it holds.
@@ -117,7 +132,7 @@ impl Event {
 }
 
 /// An abandoned acquire whose lease somebody saw becomes one that was granted, and perhaps given back at once. One that
-/// nobody saw has kept nobody out, and is nothing.
+/// nobody saw has kept nobody out, and is nothing, unless it may have ended somebody's lease.
 fn settle(events: Vec<Event>) -> Vec<Event> {
     let known: HashSet<Fence> = events.iter().filter_map(Event::grants).collect();
     let seen: HashMap<String, Fence> = events
@@ -131,10 +146,12 @@ fn settle(events: Vec<Event>) -> Vec<Event> {
         .map(|holder| (holder.ask.clone(), holder.fence))
         .collect();
     let settled = |event: Event| match &event.what {
-        What::Abandoned { ask, limit } => {
-            let fence = *seen.get(ask)?;
-            Some(Event { what: What::Kept { fence, limit: *limit, ttl_ms: 0 }, ..event })
-        }
+        What::Abandoned { ask, limit, steal } => match seen.get(ask) {
+            Some(fence) => {
+                Some(Event { what: What::Kept { fence: *fence, limit: *limit, ttl_ms: 0, steal: *steal }, ..event })
+            }
+            None => steal.then_some(event),
+        },
         _ => Some(event),
     };
     events.into_iter().filter_map(settled).collect()

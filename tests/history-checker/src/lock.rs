@@ -27,6 +27,8 @@ pub fn leap() -> Micros {
 pub struct Lock {
     leases: Vec<Lease>,
     last_fence: Fence,
+    /// Leases that others ended, and until when their holders may believe in them: they may not have been told yet.
+    ended: Vec<(Fence, Micros)>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -37,6 +39,10 @@ struct Lease {
     /// From this on it has.
     ends_by: Micros,
     is_exclusive: bool,
+    /// Somebody may have ended it, and nobody heard whether.
+    may_be_revoked: bool,
+    /// So long its holder may believe in it from the last thing it heard.
+    ttl: Micros,
 }
 
 pub struct LockSpecification;
@@ -62,13 +68,13 @@ impl Lock {
     fn after(&self, event: &Event) -> Option<Self> {
         let Event { called_at, answered_at, what, .. } = event;
         match what {
-            What::Granted { fence, limit, sent_at, expires_in_ms } => {
+            What::Granted { fence, limit, sent_at, expires_in_ms, steal } => {
                 let lease = Lease::between(*fence, *sent_at, *answered_at, *expires_in_ms, limit.is_none());
-                self.granted(lease, limit.unwrap_or(1), *answered_at)
+                self.granted(lease, limit.unwrap_or(1), *steal, *answered_at)
             }
-            What::Kept { fence, limit, ttl_ms } => {
+            What::Kept { fence, limit, ttl_ms, steal } => {
                 let lease = Lease::between(*fence, *called_at, *answered_at, *ttl_ms, limit.is_none());
-                self.granted(Lease { ends_by: NEVER, ..lease }, limit.unwrap_or(1), *answered_at)
+                self.granted(Lease { ends_by: NEVER, ..lease }, limit.unwrap_or(1), *steal, *answered_at)
             }
             What::Seen { holders } => {
                 let is_seen = |lease: &Lease| holders.iter().any(|seen| seen.fence == lease.fence);
@@ -77,14 +83,23 @@ impl Lock {
                 let all_are_live = holders.iter().all(|seen| self.may_be_live(seen.fence, *called_at));
                 (none_is_missing && all_are_live).then(|| self.clone())
             }
-            What::Believed { fence } => self.may_be_live(*fence, *called_at).then(|| self.clone()),
+            What::Believed { fence } => {
+                let is_untold = self.ended.iter().any(|(ended, until)| ended == fence && called_at < until);
+                (is_untold || self.may_be_live(*fence, *called_at)).then(|| self.clone())
+            }
             What::Renewed { fence, expires_in_ms } => self.may_be_live(*fence, *called_at).then(|| {
                 self.changed(*fence, |lease| Lease {
-                    is_exclusive: lease.is_exclusive,
-                    ..Lease::between(*fence, *called_at, *answered_at, *expires_in_ms, true)
+                    may_be_revoked: lease.may_be_revoked,
+                    ..Lease::between(*fence, *called_at, *answered_at, *expires_in_ms, lease.is_exclusive)
                 })
             }),
             What::Released { fence } => self.may_be_live(*fence, *called_at).then(|| self.without(*fence)),
+            What::Revoked { fence } => self.may_be_live(*fence, *called_at).then(|| {
+                let mut after = self.without(*fence);
+                let revoked = self.leases.iter().filter(|lease| lease.fence == *fence);
+                after.ended.extend(revoked.map(|lease| lease.untold_until(*answered_at)));
+                after
+            }),
             What::Lost { fence } => {
                 let live = self.leases.iter().find(|lease| lease.fence == *fence);
                 live.is_none_or(|lease| lease.may_have_ended_at(*answered_at)).then(|| self.without(*fence))
@@ -95,12 +110,17 @@ impl Lock {
             What::PerhapsReleased { fence } => Some(
                 self.changed(*fence, |lease| Lease { ends_from: lease.ends_from.min(*called_at), ..lease.clone() }),
             ),
-            What::Abandoned { .. } => Some(self.clone()),
+            What::PerhapsRevoked { fence } => Some(self.changed(*fence, |lease| lease.perhaps_revoked(*called_at))),
+            What::Abandoned { steal: true, .. } => {
+                let leases = self.leases.iter().map(|lease| lease.perhaps_revoked(*called_at)).collect();
+                Some(Self { leases, ..self.clone() })
+            }
+            What::Abandoned { steal: false, .. } => Some(self.clone()),
         }
     }
 
-    /// Rules 1 and 2: there is room, and the fence is larger than every one before.
-    fn granted(&self, lease: Lease, limit: usize, by: Micros) -> Option<Self> {
+    /// Rules 1 and 2: there is room, or it is made, and the fence is larger than every one before.
+    fn granted(&self, lease: Lease, limit: usize, steal: bool, by: Micros) -> Option<Self> {
         if lease.fence <= self.last_fence {
             return None;
         }
@@ -109,13 +129,15 @@ impl Lock {
             true => live.count() == 0,
             false => live.clone().all(|other| !other.is_exclusive) && live.count() < limit,
         };
-        has_room.then(|| {
+        (has_room || steal).then(|| {
             let last_fence = lease.fence;
-            // Who gives way to an exclusive lease, or is exclusive and gives way, was over.
-            let stays = |other: &&Lease| !lease.is_exclusive && !other.is_exclusive;
-            let mut leases: Vec<Lease> = self.leases.iter().filter(stays).cloned().collect();
+            // Who gives way to an exclusive lease, or is exclusive and gives way, was over, or is over now.
+            let stays = |other: &Lease| !lease.is_exclusive && !other.is_exclusive;
+            let (mut leases, over): (Vec<Lease>, Vec<Lease>) = self.leases.iter().cloned().partition(stays);
+            let mut ended = self.ended.clone();
+            ended.extend(over.iter().filter(|over| steal || over.may_be_revoked).map(|over| over.untold_until(by)));
             leases.push(lease);
-            Self { leases, last_fence }
+            Self { leases, last_fence, ended }
         })
     }
 
@@ -145,7 +167,19 @@ impl Lease {
             ends_from: (from + left).saturating_sub(slack),
             ends_by: to.saturating_add(left + slack),
             is_exclusive,
+            may_be_revoked: false,
+            ttl: left,
         }
+    }
+
+    /// The same, if from then on somebody may have ended it.
+    fn perhaps_revoked(&self, from: Micros) -> Self {
+        Self { ends_from: self.ends_from.min(from), may_be_revoked: true, ..self.clone() }
+    }
+
+    /// Ended by somebody else at the latest at `by`: when its holder knows.
+    fn untold_until(&self, by: Micros) -> (Fence, Micros) {
+        (self.fence, by.saturating_add(self.ttl + SLACK))
     }
 
     fn may_have_ended_at(&self, at: Micros) -> bool {

@@ -8,24 +8,29 @@ pub struct Kind {
     pub copies: fn(&History) -> Vec<History>,
 }
 
-pub const KINDS: [Kind; 6] = [
+pub const KINDS: [Kind; 9] = [
     Kind { name: "a fence given twice", copies: a_fence_twice },
     Kind { name: "two fences exchanged", copies: fences_exchanged },
     Kind { name: "a lease granted while another one is live", copies: a_second_holder },
     Kind { name: "a renewal after the successor's grant", copies: a_late_renewal },
     Kind { name: "a belief after the successor's grant", copies: a_late_belief },
     Kind { name: "a refusal that hides who holds", copies: a_hidden_holder },
+    Kind { name: "a lease that goes on after it was revoked", copies: a_revoked_renewal },
+    Kind { name: "a lease that is released after it was revoked", copies: a_revoked_release },
+    Kind { name: "a lease that goes on after it was stolen", copies: a_stolen_renewal },
 ];
 
 /// So many places of a history are tried for each kind.
 const PLACES: usize = 4;
 
 fn a_fence_twice(history: &History) -> Vec<History> {
-    successions(history).map(|(first, second)| with_fence(history, second, fence_of(history, first))).collect()
+    let twice = |(first, second)| with_fence(history, second, fence_of(history, first));
+    spread(successions(history)).into_iter().map(twice).collect()
 }
 
 fn fences_exchanged(history: &History) -> Vec<History> {
-    successions(history)
+    spread(successions(history))
+        .into_iter()
         .map(|(first, second)| {
             let copy = with_fence(history, first, fence_of(history, second));
             with_fence(&copy, second, fence_of(history, first))
@@ -38,18 +43,32 @@ fn a_second_holder(history: &History) -> Vec<History> {
     let fresh = 1 + history.events.iter().filter_map(Event::grants).max().unwrap_or_default();
     lasting(history)
         .map(|(event, _)| {
-            let what = What::Granted { fence: fresh, limit: None, sent_at: event.called_at, expires_in_ms: 1_000 };
+            let (sent_at, expires_in_ms) = (event.called_at, 1_000);
+            let what = What::Granted { fence: fresh, limit: None, sent_at, expires_in_ms, steal: false };
             with_event(history, after(event, what))
         })
         .collect()
 }
 
 fn a_late_renewal(history: &History) -> Vec<History> {
-    after_successions(history, |fence| What::Renewed { fence, expires_in_ms: 1_000 })
+    after_successions(history, spread(successions(history)), |fence| What::Renewed { fence, expires_in_ms: 1_000 })
 }
 
+/// Who lost its lease to somebody else may believe in it until it is told.
 fn a_late_belief(history: &History) -> Vec<History> {
-    after_successions(history, |fence| What::Believed { fence })
+    let ends_by_itself = |(first, second): &(usize, usize)| {
+        let (before, after) = (&history.events[*first], &history.events[*second]);
+        let fence = fence_of(history, *first);
+        !history.of(&before.lock).any(|event| match event.what {
+            What::Revoked { fence: ended } | What::PerhapsRevoked { fence: ended } => ended == fence,
+            What::Granted { steal, .. } | What::Kept { steal, .. } | What::Abandoned { steal, .. } => {
+                steal && event.called_at <= after.answered_at && event.answered_at >= before.called_at
+            }
+            _ => false,
+        })
+    };
+    let pairs = successions(history).into_iter().filter(ends_by_itself).collect();
+    after_successions(history, spread(pairs), |fence| What::Believed { fence })
 }
 
 fn a_hidden_holder(history: &History) -> Vec<History> {
@@ -61,9 +80,43 @@ fn a_hidden_holder(history: &History) -> Vec<History> {
         .collect()
 }
 
+fn a_revoked_renewal(history: &History) -> Vec<History> {
+    after_revocations(history, |fence| What::Renewed { fence, expires_in_ms: 1_000 })
+}
+
+fn a_revoked_release(history: &History) -> Vec<History> {
+    after_revocations(history, |fence| What::Released { fence })
+}
+
+/// Once somebody was told that it ended a lease, an event of that lease.
+fn after_revocations(history: &History, what: fn(Fence) -> What) -> Vec<History> {
+    let revoked = history.events.iter().filter_map(|event| match event.what {
+        What::Revoked { fence } => Some((event, fence)),
+        _ => None,
+    });
+    spread(revoked.collect()).into_iter().map(|(event, fence)| with_event(history, after(event, what(fence)))).collect()
+}
+
+/// Once a thief was told of its grant, a renewal of the lease before it.
+fn a_stolen_renewal(history: &History) -> Vec<History> {
+    let stolen = history.events.iter().filter_map(|event| match event.what {
+        What::Granted { fence, steal: true, .. } => {
+            let before = history.of(&event.lock).filter_map(Event::grants).filter(|other| *other < fence).max()?;
+            Some((event, before))
+        }
+        _ => None,
+    });
+    let renewal = |fence| What::Renewed { fence, expires_in_ms: 1_000 };
+    spread(stolen.collect())
+        .into_iter()
+        .map(|(event, fence)| with_event(history, after(event, renewal(fence))))
+        .collect()
+}
+
 /// Once an exclusive successor was told of its grant, an event of the lease before it.
-fn after_successions(history: &History, what: fn(Fence) -> What) -> Vec<History> {
-    successions(history)
+fn after_successions(history: &History, successions: Vec<(usize, usize)>, what: fn(Fence) -> What) -> Vec<History> {
+    successions
+        .into_iter()
         .map(|(first, second)| {
             let what = what(fence_of(history, first));
             with_event(history, after(&history.events[second], what))
@@ -72,7 +125,7 @@ fn after_successions(history: &History, what: fn(Fence) -> What) -> Vec<History>
 }
 
 /// Pairs of grants of one exclusive lock, the second asked for after the first was answered.
-fn successions(history: &History) -> impl Iterator<Item = (usize, usize)> {
+fn successions(history: &History) -> Vec<(usize, usize)> {
     let exclusive: Vec<usize> = (0..history.events.len()).filter(|at| is_exclusive(&history.events[*at])).collect();
     let pairs = exclusive.into_iter().filter_map(|first| {
         let before = &history.events[first];
@@ -81,7 +134,7 @@ fn successions(history: &History) -> impl Iterator<Item = (usize, usize)> {
         let second = history.events.iter().position(follows)?;
         Some((first, second))
     });
-    spread(pairs.collect()).into_iter()
+    pairs.collect()
 }
 
 /// Exclusive grants that had long to live, and for some time after which nobody did anything that ends them, and nobody was
@@ -91,7 +144,7 @@ fn lasting(history: &History) -> impl Iterator<Item = (&Event, Fence)> {
         .events
         .iter()
         .filter_map(|event| match event.what {
-            What::Granted { fence, limit: None, sent_at, expires_in_ms }
+            What::Granted { fence, limit: None, sent_at, expires_in_ms, .. }
                 if sent_at + expires_in_ms * 1_000 > event.answered_at + 50_000 + lock::leap() =>
             {
                 Some((event, fence))
@@ -100,13 +153,18 @@ fn lasting(history: &History) -> impl Iterator<Item = (&Event, Fence)> {
         })
         .filter(|(event, fence)| {
             let ends = |other: &&Event| match other.what {
-                What::Released { fence } | What::PerhapsReleased { fence } | What::Lost { fence } => Some(fence),
+                What::Released { fence }
+                | What::PerhapsReleased { fence }
+                | What::Revoked { fence }
+                | What::PerhapsRevoked { fence }
+                | What::Lost { fence } => Some(fence),
                 _ => None,
             };
+            let may_be_stolen = |other: &Event| matches!(other.what, What::Abandoned { steal: true, .. });
             let soon = event.answered_at + 2;
             !history.of(&event.lock).any(|other| {
                 let succeeds = other.grants().is_some_and(|other| other > *fence);
-                (ends(&other) == Some(*fence) || succeeds) && other.called_at <= soon
+                (ends(&other) == Some(*fence) || succeeds || may_be_stolen(other)) && other.called_at <= soon
             })
         })
         .collect();

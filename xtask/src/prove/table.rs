@@ -103,10 +103,14 @@ pub const MUTATIONS: &[Mutation] = &[
     ),
     mutation(
         5,
-        "that a lease had a successor is forgotten with it",
+        "that a lease has expired is not written",
         "engine.rs",
-        "«while let Some(place) = self.open.lock.take_unwritten_end(fence) {\n            self.open.change(place, &mut |_| {});\n        }»",
-        "",
+        "«self.open.change(place, &mut end)»",
+        "if reason == Lost::Expired {
+            self.open.lock.change(place, &mut end)
+        } else {
+            self.open.change(place, &mut end)
+        }",
     )
     .noticed_by("traces"),
     // 6. Idempotence.
@@ -222,7 +226,7 @@ pub const MUTATIONS: &[Mutation] = &[
         "a renewal is not stored",
         "engine.rs",
         "«self.open.change(place, &mut prolong)»",
-        "self.open.change_unwritten(place, &mut prolong)",
+        "self.open.lock.change(place, &mut prolong)",
     ),
     // 10. The holder is told the truth.
     mutation(
@@ -321,8 +325,8 @@ pub const MUTATIONS: &[Mutation] = &[
         12,
         "a lock is closed after a revoke, too",
         "engine.rs",
-        "State::Ended { fence, reason, until, closed_until: «0» }",
-        "self.now.saturating_add(entry.terms.lock_delay.value())",
+        "(now.saturating_add(entry.terms.ttl.value()), «0»)",
+        "now.saturating_add(entry.terms.lock_delay.value())",
     ),
     // 13. Bounded.
     mutation(13, "fractions are integers", "types.rs", "if «integer as f64 == value»", "true").noticed_by("wire"),
@@ -334,8 +338,7 @@ pub const MUTATIONS: &[Mutation] = &[
         "!text.is_empty()",
     )
     .noticed_by("wire"),
-    mutation(13, "unknown fields are passed over", "wire.rs", "match «self.0.first()»", "None")
-        .noticed_by("wire"),
+    mutation(13, "unknown fields are passed over", "wire.rs", "match «self.0.first()»", "None").noticed_by("wire"),
     mutation(13, "a member may occur twice", "json.rs", "«members.iter().any(|(other, _)| **other == *name)»", "false")
         .noticed_by("wire"),
     mutation(
