@@ -4,8 +4,8 @@ import type { Schedule } from "./turns.ts";
 /** So many calls have come alone before one is taken at its word. */
 const SURE = 4;
 
-/** After 4, 8, 16 and 32 of them, and then after each so many, one looks all the same whether it still comes alone. */
-const LOOK = 64;
+/** Of so many that come alone, one looks all the same whether it still does. */
+const LOOK = 32;
 
 /**
  * Whoever comes alone has a turn at once. Where there are several, a zero timer collects what has already arrived, so that
@@ -19,8 +19,7 @@ export function pace(): Schedule {
     alone = turn() > 1 ? 0 : alone + 1;
   };
   return (turn) => {
-    const isPowerOfTwo = (alone & (alone - 1)) === 0;
-    if (alone < SURE || isPowerOfTwo || alone % LOOK === 0) setTimeout(() => have(turn), 0);
+    if (alone < SURE || alone % LOOK === 0) setTimeout(() => have(turn), 0);
     else have(turn);
   };
 }
