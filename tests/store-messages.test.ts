@@ -114,7 +114,7 @@ test("a message may have line breaks and any letters", async () => {
   }
 });
 
-test("who has come alone for a while has a turn at once, but for each eighth, which looks whether it still does", async () => {
+test("who has come alone for a while has a turn at once, but for each 32nd, which looks whether it still does", async () => {
   const soon = pace();
   const had: number[] = [];
   const call = (number: number) => soon(() => had.push(number) && 1);
@@ -124,13 +124,16 @@ test("who has come alone for a while has a turn at once, but for each eighth, wh
     assert.equal(had.length, number);
     await later();
   }
-  for (const number of [4, 5, 6, 7]) call(number);
-  assert.deepEqual(had, [0, 1, 2, 3, 4, 5, 6, 7]);
-  call(8);
-  assert.equal(had.length, 8);
+  for (let number = 4; number < 32; number += 1) {
+    call(number);
+    assert.equal(had.length, number + 1);
+  }
+  call(32);
+  assert.equal(had.length, 32);
   await later();
+  assert.equal(had.length, 33);
   // After a turn of several, turns collect again.
   soon(() => 2);
-  call(9);
-  assert.equal(had.length, 9);
+  call(33);
+  assert.equal(had.length, 33);
 });
