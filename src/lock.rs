@@ -93,7 +93,7 @@ pub struct Lock {
     /// The largest place there was: none is given twice while somebody may ask for the entry that had it.
     last_place: Place,
     /// Leases that expired, and whose rows do not say so, in the order of their fences.
-    unwritten_ends: Agenda,
+    unwritten_ends: VecDeque<(u64, Place)>,
 }
 
 /// From this many entries on a lock keeps an index; below it, looking at each entry is quicker.
@@ -263,14 +263,14 @@ impl Lock {
 
     /// Notes that a lease has expired, which its row does not say.
     pub fn note_unwritten_end(&mut self, fence: Fence, place: Place) {
-        self.unwritten_ends.add(fence.value(), place, None);
+        let at = self.unwritten_ends.partition_point(|(other, _)| *other < fence.value());
+        self.unwritten_ends.insert(at, (fence.value(), place));
     }
 
     /// The place of such a lease, if its fence is older than this one. It is noted no longer.
     pub fn take_unwritten_end(&mut self, before: Fence) -> Option<Place> {
-        let (fence, place) = self.unwritten_ends.first().filter(|(fence, _)| *fence < before.value())?;
-        self.unwritten_ends.remove(fence, place, None);
-        Some(place)
+        self.unwritten_ends.front().filter(|(fence, _)| *fence < before.value())?;
+        self.unwritten_ends.pop_front().map(|(_, place)| place)
     }
 
     pub fn remove(&mut self, place: Place) -> Option<Entry> {
