@@ -251,7 +251,7 @@ pub enum Refusal {
     HeadersTooLarge,
     /// The body did not come in time.
     TooSlow,
-    /// The space has as many locks as it may; those it has go on.
+    /// The space has as many locks, or entries of locks, as it may; those it has go on.
     SpaceFull,
     /// More at once, or more often, than one client may ask.
     TooMany,

@@ -182,7 +182,9 @@ impl<N: Notes> Turn<'_, N> {
         {
             return Outcome::Reply(Reply::Refused(Refusal::LimitMismatch));
         }
-        if self.open.lock.is_free() && self.open.notes.is_full() {
+        let is_new = self.open.lock.is_free();
+        // Who steals does so because something is stuck.
+        if (is_new || acquire.entry != Entrance::Steal) && self.open.notes.is_full(is_new) {
             return Outcome::Reply(Reply::Refused(Refusal::SpaceFull));
         }
         let newcomer = Entry {

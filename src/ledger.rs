@@ -186,8 +186,8 @@ pub trait Notes {
     /// Why that lease is over, where that is remembered.
     fn gone_lease(&self, lock: &Name, token: &Token, fence: Fence) -> Option<Lost>;
 
-    /// Whether there are as many locks as there may be, beside the one that is open.
-    fn is_full(&self) -> bool {
+    /// Whether there are as many entries as there may be; or as many locks beside the one that is open, where that is new.
+    fn is_full(&self, _is_new: bool) -> bool {
         false
     }
 
@@ -202,12 +202,14 @@ pub trait Notes {
 pub struct Limits {
     /// Locks in use.
     pub locks: usize,
+    /// Whoever holds, waits or is remembered, of all locks together.
+    pub entries: usize,
     /// Waiters per lock.
     pub waiters: usize,
 }
 
 impl Limits {
-    pub const NONE: Self = Self { locks: usize::MAX, waiters: usize::MAX };
+    pub const NONE: Self = Self { locks: usize::MAX, entries: usize::MAX, waiters: usize::MAX };
 }
 
 /// Where a store that begins now has its fences begin: above every one that it can have given before, also where the
@@ -502,8 +504,8 @@ impl Notes for Books {
         self.journal.gone.lease(lock, token, fence)
     }
 
-    fn is_full(&self) -> bool {
-        self.locks >= self.limits.locks
+    fn is_full(&self, is_new: bool) -> bool {
+        self.waiters.entries >= self.limits.entries || (is_new && self.locks >= self.limits.locks)
     }
 
     fn queue_max(&self) -> usize {
@@ -571,12 +573,14 @@ impl Journal {
 #[derive(Default)]
 struct Waiters {
     by_connection: Agenda,
+    entries: usize,
     waiting: usize,
     holding: usize,
 }
 
 impl Waiters {
     fn add(&mut self, lock: &Name, entry: &Entry) {
+        self.entries += 1;
         match (entry.state, entry.connection) {
             (State::Waiting { .. }, connection) => {
                 self.waiting += 1;
@@ -590,6 +594,7 @@ impl Waiters {
     }
 
     fn remove(&mut self, lock: &Name, entry: &Entry) {
+        self.entries -= 1;
         match (entry.state, entry.connection) {
             (State::Waiting { .. }, connection) => {
                 self.waiting -= 1;

@@ -447,7 +447,7 @@ fn heading(refusal: &Refusal) -> (u16, &'static str, &'static str) {
         Refusal::AddressTooLong => (414, "too_large", "The address is too long"),
         Refusal::HeadersTooLarge => (431, "too_large", "The headers are too large"),
         Refusal::TooSlow => (408, "too_slow", "The body did not come in time"),
-        Refusal::SpaceFull => (429, "space_full", "The space has as many locks as it may"),
+        Refusal::SpaceFull => (429, "space_full", "The space has as much in it as it may"),
         Refusal::TooMany => (429, "too_many_requests", "Too much was asked at once or too often"),
         Refusal::Unauthorized => (401, "unauthorized", "A key is needed that this service knows"),
         Refusal::Forbidden { .. } => (403, "forbidden", "The key does not have the right to do that"),

@@ -4,8 +4,11 @@ mod support;
 
 use std::collections::BTreeSet;
 
-use leasehold::command::{Acquire, Change, Command, Entrance, Lease, List, Lost, Push, Refusal, Reply, Request, Watch};
-use leasehold::ledger::InMemory;
+use leasehold::command::{
+    Acquire, Change, Command, Entrance, Lease, List, Lost, Push, Refusal, Reply, Request, Terms, Watch,
+};
+use leasehold::ledger::{InMemory, Ledger, Limits};
+use leasehold::service::Service;
 use leasehold::types::{Connection, Fence, Limit, MAX_SAFE_INTEGER, Mode, PageSize, Ttl, Wait};
 use support::rows::Rows;
 use support::store::{Store, acquire, cancel, grants, on, release, renew, revoke, try_acquire, wait_for};
@@ -24,6 +27,33 @@ fn the_queue_takes_10_000_and_refuses_the_next() {
     assert_eq!(turn.answers.len(), 2, "the one more waits");
     let (reply, turn) = store.ask(None, release("lock", "holder", lease.fence));
     assert_eq!((reply, turn.answers.len()), (Some(Reply::Released), 1));
+}
+
+/// Leases whose length is a day and whose longest hold is a moment, and shared ones without a limit, filled the memory.
+#[test]
+fn what_is_remembered_and_shared_fills_a_space_no_further_than_it_may() {
+    let mut ledger = Ledger::start(InMemory, 0).expect("there is nothing to read");
+    ledger.limit(Limits { locks: 2, entries: 3, waiters: 10 });
+    let mut store = Store::in_memory();
+    store.service = Service::new(ledger);
+    let shared = |who: &str| {
+        let Acquire { terms, .. } = acquire(who);
+        let terms = Terms { mode: Mode::Shared(None), ..terms };
+        on("shared", Command::Acquire(Acquire { terms, ..acquire(who) }))
+    };
+    let first = store.granted(shared("a"));
+    store.granted(shared("b"));
+    store.granted(try_acquire("other", "c"));
+    assert_eq!(store.reply(revoke("other")), Reply::Revoked { count: 1 });
+    assert_eq!(store.reply(shared("d")), Reply::Refused(Refusal::SpaceFull), "a lease that ended is remembered");
+    assert_eq!(store.reply(try_acquire("other", "d")), Reply::Refused(Refusal::SpaceFull));
+    // What is there goes on, and whoever sees to what is stuck gets through.
+    assert_eq!(store.granted(shared("a")).fence, first.fence);
+    assert!(matches!(store.reply(renew("shared", "a", first.fence)), Reply::Renewed { .. }));
+    let stolen = Acquire { entry: Entrance::Steal, ..acquire("e") };
+    store.granted(on("other", Command::Acquire(stolen)));
+    assert_eq!(store.reply(release("shared", "a", first.fence)), Reply::Released);
+    assert_eq!(store.reply(shared("d")), Reply::Refused(Refusal::SpaceFull), "there was one more than there may be");
 }
 
 /// consul#7523: every waiter woke on each release.

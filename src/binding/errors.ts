@@ -19,7 +19,7 @@ export type LeaseErrorCode =
   | "not_found"
   /** As many wait for the lock as may: 10 000, or what the deployment sets. */
   | "queue_full"
-  /** The space has as many locks as it may. Those in use go on. */
+  /** The space has as many locks, holders and waiters as it may. Those that are there go on. */
   | "space_full"
   /** The lock is in use with another `limit`. */
   | "limit_mismatch"

@@ -24,7 +24,15 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    pub const DEFAULT: Self = Self { limits: Limits { locks: 200_000, waiters: 10_000 }, commands: 4_096 };
+    pub const DEFAULT: Self = Self { limits: limits(200_000, 10_000), commands: 4_096 };
+}
+
+/// Beside one for each lock, there is room for so many more who hold, wait or are remembered. Each takes some 300 bytes of
+/// the object's 128 MB.
+const BESIDE: usize = 100_000;
+
+const fn limits(locks: usize, waiters: usize) -> Limits {
+    Limits { locks, entries: locks + BESIDE, waiters }
 }
 
 /// Somebody who is let in.
@@ -72,15 +80,15 @@ impl Settings {
     /// # Errors
     /// What is wrong, for the log: the variable, which part of it, and what it must be; nothing of what was set.
     pub fn read(texts: &Texts<'_>) -> Result<Self, String> {
-        let Bounds { limits, commands } = Bounds::DEFAULT;
-        let locks = bound("LEASEHOLD_LOCKS_PER_SPACE", texts.locks_per_space, limits.locks, 10_000_000)?;
-        let waiters = bound("LEASEHOLD_WAITERS_PER_LOCK", texts.waiters_per_lock, limits.waiters, 10_000)?;
+        let Bounds { limits: Limits { locks, waiters, .. }, commands } = Bounds::DEFAULT;
+        let locks = bound("LEASEHOLD_LOCKS_PER_SPACE", texts.locks_per_space, locks, 10_000_000)?;
+        let waiters = bound("LEASEHOLD_WAITERS_PER_LOCK", texts.waiters_per_lock, waiters, 10_000)?;
         let commands = bound("LEASEHOLD_COMMANDS_PER_SOCKET", texts.commands_per_socket, commands, 65_536)?;
         Ok(Self {
             keys: keys(texts.keys).map_err(|wrong| format!("LEASEHOLD_KEYS: {wrong}"))?,
             is_open: texts.open == "true",
             origins: origins(texts.origins)?,
-            bounds: Bounds { limits: Limits { locks, waiters }, commands },
+            bounds: Bounds { limits: limits(locks, waiters), commands },
         })
     }
 }
