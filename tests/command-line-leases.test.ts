@@ -288,15 +288,15 @@ describe("what goes wrong with leasehold", { concurrency: 4 }, () => {
     ])[] = [
       [
         ...([["ls"], gone, undefined, 69] as const),
-        `no answer from ${gone}: the lease store could not be reached (connect ECONNREFUSED 127.0.0.1:*); see that it runs there, or give another with --url or LEASEHOLD_URL`,
+        `the lease store at ${gone} could not be reached (connect ECONNREFUSED 127.0.0.1:*); see that it runs there, or give another with --url or LEASEHOLD_URL`,
       ],
       [
         ...([["run", "a", "-w", "0.2", "--", "true"], gone, undefined, 69] as const),
-        `no answer from ${gone}: *; see that it runs there, or give another with --url or LEASEHOLD_URL`,
+        `the lease store at ${gone} could not be reached *; see that it runs there, or give another with --url or LEASEHOLD_URL`,
       ],
       [
         ...([["ls"], "http://no.such.invalid", undefined, 69] as const),
-        "no answer from http://no.such.invalid: * (getaddrinfo E*); see that it runs there, *",
+        "the lease store at http://no.such.invalid could not be reached (getaddrinfo E*); see that it runs there, *",
       ],
       [
         ...([["ls"], `${at}/elsewhere`, undefined, 69] as const),

@@ -115,7 +115,9 @@ export function failureOf(error: unknown, asked: Asked): Failure {
     case "not_found":
       return new Failure(Exit.unavailable, code, `there is no lease store at ${url}; ${ELSEWHERE}`);
     case "unavailable":
-      return unavailable(`no answer from ${url}: ${message}${why(cause)}; ${ELSEWHERE}`);
+      return unavailable(
+        `${message.includes(url) ? message : `no answer from ${url}: ${message}`}${why(cause)}; ${ELSEWHERE}`,
+      );
     default:
       // A store that is full, or one that is newer than this and refuses for a reason of its own.
       return new Failure(
