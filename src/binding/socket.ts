@@ -12,12 +12,6 @@ const PROTOCOL = "leasehold.v1";
 /** The store takes no longer messages, bytes. */
 const FRAME_BYTES = 16 * 1024;
 
-/**
- * What is asked in one turn travels together, but so many are sent without waiting for the turn to end: the store begins
- * with them while there are more to come.
- */
-const GROUP = 32;
-
 /** Messages that await an answer: the store bears four times as many. */
 const FRAMES = 64;
 
@@ -154,9 +148,7 @@ export class Line {
       this.#unsent.push({ call, resolve, reject });
       this.#idleSince = undefined;
       if (this.#state === "closed") this.#connect(0);
-      else if (this.#state !== "open") return;
-      else if (this.#unsent.length < GROUP) this.#sendSoon();
-      else this.#send();
+      else if (this.#state === "open") this.#sendSoon();
     });
   }
 
