@@ -278,8 +278,9 @@ impl<S: Storage> Service<S> {
                         turn.answers.push((ask.ticket, reply));
                     }
                 }
-                // Of an expiry its holder knows by itself, and earlier.
-                Event::Ended { reason: Lost::Expired, .. } | Event::Queued | Event::Acquired { .. } => {}
+                // Of an expiry its holder knows by itself, and earlier; not where another has renewed the lease, and for less.
+                Event::Ended { reason: Lost::Expired, heard: [_, None], .. } => {}
+                Event::Queued | Event::Acquired { .. } => {}
                 Event::Ended { fence, reason, heard } => tell_holder(lock, fence, reason, heard, turn),
                 Event::Released { fence, others } => tell_holder(lock, fence, Lost::Released, others, turn),
             }

@@ -187,6 +187,8 @@ struct Asking {
     patience: Patience,
     first_sent_at: Option<Ms>,
     next_at: Ms,
+    /// Leases that were over when they arrived.
+    late: u32,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -222,8 +224,16 @@ impl Session {
         };
         let token = acquire.terms.token.clone();
         let first_request = acquire.terms.request_id.clone();
-        let asking =
-            Asking { acquire, first_request, asked_anew: 0, deadline, patience, first_sent_at: None, next_at: now };
+        let asking = Asking {
+            acquire,
+            first_request,
+            asked_anew: 0,
+            deadline,
+            patience,
+            first_sent_at: None,
+            next_at: now,
+            late: 0,
+        };
         Self::new(token, Phase::Asking(asking), renewal)
     }
 
@@ -370,7 +380,8 @@ impl Session {
             }
             // The ask was granted and ended while its answers were lost. Who never heard of a lease has lost none.
             (Phase::Asking(asking), Heard::Lost(_)) => match asking.patience {
-                Patience::None => self.phase = Phase::Over(End::Held),
+                // Nobody has said that somebody else has it.
+                Patience::None => self.phase = Phase::Over(End::Failed),
                 Patience::For(_) | Patience::Unlimited => {
                     asking.ask_anew(now);
                     // What is still heard is about the ask that is over.
@@ -520,8 +531,15 @@ impl Session {
             Phase::Asking(asking) if asking.deadline.is_some_and(|deadline| deadline <= now) => {
                 self.give_up_with(End::TimedOut, now)
             }
-            // Over, as far as one can know here. Whether it is, the store says when it is asked again.
-            Phase::Asking(asking) if believed_until(since, grant.expires_in) <= now => asking.next_at = now,
+            // Over, as far as one can know here. Whether it is, the store says when it is asked again; but where the way
+            // there and back is longer than the lease, to go on would keep the lock from those who could have it.
+            Phase::Asking(asking) if believed_until(since, grant.expires_in) <= now => {
+                asking.late += 1;
+                asking.next_at = now;
+                if asking.late >= asking.bears_late() {
+                    self.go(Phase::Over(End::Failed));
+                }
+            }
             _ => self.hold(grant, since, now),
         }
     }
@@ -671,6 +689,14 @@ impl Asking {
         match self.patience {
             Patience::None => UNREACHABLE_TRY_MS,
             Patience::For(_) | Patience::Unlimited => UNREACHABLE_MS,
+        }
+    }
+
+    /// How many leases may be over when they arrive: one that slept is not one whose line is too slow.
+    fn bears_late(&self) -> u32 {
+        match self.patience {
+            Patience::None => 2,
+            Patience::For(_) | Patience::Unlimited => 4,
         }
     }
 

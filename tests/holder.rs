@@ -431,6 +431,7 @@ fn a_late_answer_to_an_ask_that_is_over_is_no_answer_to_the_next() {
     assert!(holder.session.is_held(holder.now));
 }
 
+/// It was told that somebody else had the lock, which nobody had said.
 #[test]
 fn who_only_tries_and_hears_of_its_lease_too_late_has_not_got_it() {
     let mut holder = Holder::new(Patience::None, Renewal::Auto);
@@ -438,7 +439,22 @@ fn who_only_tries_and_hears_of_its_lease_too_late_has_not_got_it() {
     holder.fails(number);
     let (number, _) = holder.sends_next();
     holder.hears(number, Heard::Lost(Lost::Expired));
-    assert_eq!((holder.session.status(), holder.step()), (Status::Over(End::Held), Step::Over));
+    assert_eq!((holder.session.status(), holder.step()), (Status::Over(End::Failed), Step::Over));
+}
+
+/// The way to the store and back was longer than the lease: it took the lock again and again, for ever and for nothing.
+#[test]
+fn who_hears_of_each_lease_when_it_is_over_does_not_take_it_for_ever() {
+    for (patience, most) in [(Patience::None, 2), (Patience::For(600_000), 4), (Patience::Unlimited, 4)] {
+        let mut holder = Holder::new(patience, Renewal::Auto);
+        for _ in 0..most {
+            assert_eq!(holder.session.status(), Status::Asking);
+            let (number, _) = holder.sends();
+            holder.now += 1_500;
+            holder.hears(number, granted(1_000, 0));
+        }
+        assert_eq!((holder.session.status(), holder.step()), (Status::Over(End::Failed), Step::Over));
+    }
 }
 
 /// redis-py#621: the block ran although the lease was not had.

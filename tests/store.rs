@@ -5,7 +5,7 @@ mod support;
 use std::collections::BTreeSet;
 
 use leasehold::command::{
-    Acquire, Change, Command, Entrance, Lease, List, Lost, Push, Refusal, Reply, Request, Terms, Watch,
+    Acquire, Change, Command, Entrance, Lease, List, Lost, Push, Refusal, Renew, Reply, Request, Terms, Watch,
 };
 use leasehold::ledger::{InMemory, Ledger, Limits};
 use leasehold::service::Service;
@@ -549,6 +549,21 @@ fn a_holder_on_a_socket_is_told_that_another_process_released_its_lease() {
     let mut store = Store::in_memory();
     let lease = granted_over(&mut store, one, try_acquire("lock", "a"));
     assert_eq!(store.ask(None, cancel("lock", "a")).1.pushes, [(Connection(1), ended(&lease, Lost::Released))]);
+}
+
+/// Whoever went on with the lease made it shorter, and died: the first holder believed in it for as long as it had been.
+#[test]
+fn a_holder_is_told_of_the_end_of_a_lease_that_another_has_made_shorter() {
+    let (one, other) = (Some(Connection(1)), Some(Connection(2)));
+    let mut store = Store::in_memory();
+    let lease = granted_over(&mut store, one, try_acquire("lock", "a"));
+    let Request::Lock { command: Command::Renew(renewal), .. } = renew("lock", "a", lease.fence) else { panic!() };
+    let short = Command::Renew(Renew { ttl: Some(Ttl::new(200.0).unwrap()), ..renewal });
+    store.ask(other, on("lock", short));
+    store.now += 200;
+    let (reply, turn) = store.ask(None, try_acquire("lock", "b"));
+    assert!(matches!(reply, Some(Reply::Granted { .. })));
+    assert_eq!(turn.pushes, [2, 1].map(|told| (Connection(told), ended(&lease, Lost::Expired))));
 }
 
 #[test]

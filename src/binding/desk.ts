@@ -8,6 +8,8 @@ export class Desk implements Listener {
   /** Those that are not done. */
   readonly drivers = new Roll<Driver>();
   readonly watchers = new Set<Watcher>();
+  /** Whether a token came from the caller, and so several may have one lease. */
+  mayHaveTwins = false;
 
   onPush(space: string, push: Push): void {
     if (push.push === "changed") {
@@ -24,6 +26,12 @@ export class Desk implements Listener {
       if (driver.line.lock === lock && driver.line.space === space) meant.push(driver);
     }
     for (const driver of meant) driver.hearPush(push);
+  }
+
+  /** Others of this client that have its lease are told: the store tells other clients. */
+  released({ line: { space, lock }, fence }: Driver): void {
+    const push = { push: "ended", lock, fence, status: "lost", reason: "released" };
+    if (this.mayHaveTwins) this.onPush(space, push);
   }
 
   onGap(space: string): void {

@@ -25,6 +25,9 @@ const VERBS: Partial<Record<Due, string>> = {
   [Due.Cancel]: "cancel",
 };
 
+/** Why an ask fails that was answered, and not refused. */
+const LATE = "the lease was over when it arrived";
+
 /** As much of a reply as is passed on to the caller. */
 interface Reply {
   readonly holders?: readonly Holder[];
@@ -135,8 +138,10 @@ export class Driver {
   close(reason: LeaseError): Promise<Released> {
     const { onLost } = this;
     this.onLost = undefined;
+    const released = this.release();
+    // Whoever hears of it finds that it is not held.
     onLost?.(reason);
-    return this.release();
+    return released;
   }
 
   /** Gives up: leaves the queue, or gives back the lease. Rejects where the store did not confirm; again after that. */
@@ -280,6 +285,7 @@ export class Driver {
       if (status === Status.Lost) this.#release?.resolve({ status: "lost", reason: this.#reason });
       else if (status === Status.Failed) this.#release?.reject(error());
       else this.#release?.resolve({ status: "released" });
+      if (status === Status.Released) this.line.desk.released(this);
       this.#answer(error);
       // Once it is being given up, nobody is told that it was lost.
       if (before === Status.Holding && status !== Status.Released) this.#lose(error());
@@ -328,7 +334,7 @@ export class Driver {
       case Status.Asking:
       case Status.Holding:
       case Status.Failed:
-        return this.#error ?? unavailable();
+        return this.#error ?? unavailable(this.#reply && LATE);
       case Status.Releasing:
       case Status.Unconfirmed:
       case Status.Released:

@@ -216,7 +216,7 @@ export class Leasehold {
     const fields = fieldsOf({ token, fence, ttlMs });
     const driver = Driver.attach(this.#line(lock), fields as { fence: unknown }, renewalOf(renew));
     const lease = new Lease(driver);
-    this.#start(driver);
+    this.#start(driver, true);
     return lease;
   }
 
@@ -322,12 +322,14 @@ export class Leasehold {
         else resolve(new Lease(driver));
         if (!error && rest.steal) this.#lookAfter(line.space, line.lock, driver);
       };
-      this.#start(driver);
+      this.#start(driver, rest.token !== undefined);
     });
   }
 
-  #start(driver: Driver): void {
+  /** `isGiven`: the token is the caller's, who may have used it before. */
+  #start(driver: Driver, isGiven: boolean): void {
     const { drivers } = this.#desk;
+    this.#desk.mayHaveTwins ||= isGiven;
     const place = drivers.add(driver);
     driver.onOver = () => drivers.remove(place);
     driver.start();

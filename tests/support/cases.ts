@@ -461,9 +461,10 @@ export const cases: Record<string, (world: World) => Promise<void>> = {
     const locks = client();
     const lock = name();
     const told: unknown[] = [];
-    const block = locks.request(lock, async ({ signal }) => {
+    const block = locks.request(lock, async (lease) => {
+      const { signal } = lease;
       await new Promise((resolve) => signal.addEventListener("abort", resolve));
-      told.push(signal.reason.code);
+      told.push(signal.reason.code, lease.held);
     });
     const election = locks.elect(name(), {}, async ({ signal }) => {
       await new Promise((resolve) => signal.addEventListener("abort", resolve));
@@ -475,7 +476,23 @@ export const cases: Record<string, (world: World) => Promise<void>> = {
     await locks.close();
     const codes = (await outcomes).map((outcome) => "reason" in outcome && outcome.reason.code);
     assert.deepEqual(codes, ["closed", "closed"]);
-    assert.deepEqual(told, ["closed", "closed"]);
+    assert.deepEqual(told, ["closed", false, "closed"]);
+  },
+
+  async "a lease that a client has twice is over for both when one is released"({ client, name }) {
+    const locks = client();
+    const lease = await locks.acquire(name(), { renew: false });
+    const twin = locks.attach(lease);
+    await twin.renew();
+    assert.deepEqual([lease.held, twin.held], [true, true]);
+    await twin.release();
+    assert.deepEqual([lease.held, lease.signal.reason?.code], [false, "lost"]);
+    const ask = { token: "of both", requestId: "one ask" };
+    const lock = name();
+    const [first, second] = await Promise.all([1, 2].map(() => locks.acquire(lock, ask)));
+    assert.equal(first!.fence, second!.fence);
+    await first!.release();
+    assert.deepEqual([second!.held, second!.signal.reason?.code], [false, "lost"]);
   },
 
   async "an election goes on after a term whose last write was refused as stale"({ client, name }) {

@@ -370,6 +370,15 @@ impl Model {
                     events.push(Event::Lapsed(entry.arrival));
                 }
             }
+            // Of two who may believe in a lease, one may not know how short the other has made it.
+            if let State::Lease { fence, .. } = entry.state
+                && self.is_expired(&entry)
+                && entry.former.is_some()
+            {
+                let (lock, reason, told) = (entry.lock.clone(), Lost::Expired, entry.heard());
+                events.push(Event::Ended { lock, fence, reason, told });
+                self.put(Entry { former: None, ..entry });
+            }
         }
         while let Some(head) = self.waiters(lock).first()
             && self.admits(lock, head.terms.mode)

@@ -152,7 +152,7 @@ impl Bundle {
             // The sizes are promised.
             "--minify",
             // An uncaught error prints the line that it was thrown in.
-            "--line-limit=1000",
+            "--line-limit=2000",
             "--external:cloudflare:*",
             "--external:node:*",
             "--log-level=warning",
