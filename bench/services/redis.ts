@@ -54,7 +54,11 @@ async function answers(address: string): Promise<boolean> {
 type Acquire = (redis: Redis, lock: string, ttlMs?: number) => Promise<Release>;
 
 const withMutex: Acquire = async (redis, lock, ttlMs) => {
-  const mutex = new Mutex(redis, lock, ttlMs === undefined ? {} : { lockTimeout: ttlMs });
+  const mutex = new Mutex(redis, lock, {
+    ...(ttlMs !== undefined && { lockTimeout: ttlMs }),
+    // By default it throws where nobody can catch it, also when its connection was closed under it.
+    onLockLost: () => {},
+  });
   await mutex.acquire();
   return () => mutex.release();
 };
