@@ -5,8 +5,8 @@ import { leasehold, space } from "./leasehold.ts";
 import type { Client, Kind, Release, Service } from "./service.ts";
 import { Speaker } from "./speaker.ts";
 
-/** What Leasehold's leases last by default. */
-const TTL_MS = 10_000;
+/** It renews nothing: longer than any section holds a lock. */
+const TTL_MS = 60_000;
 
 type Result = boolean | { readonly fence: number };
 
