@@ -9,13 +9,15 @@ export class WaitingReference extends Reference {
   /** Who waits, by lock. */
   #waiting = new Map();
 
+  /** The object stays in memory for as long as a socket is open: it would forget the queue in its sleep. */
   fetch() {
     const { 0: client, 1: server } = new WebSocketPair();
-    this.ctx.acceptWebSocket(server);
+    server.accept();
+    server.addEventListener("message", ({ data }) => this.#hear(server, data));
     return new Response(null, { status: 101, webSocket: client });
   }
 
-  webSocketMessage(socket, message) {
+  #hear(socket, message) {
     const answers = [];
     const told = [];
     for (const [id, method, lock, token, last] of JSON.parse(message)) {
