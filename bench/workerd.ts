@@ -44,6 +44,7 @@ const config :Workerd.Config = (
 const leasehold :Workerd.Worker = (
   modules = [${LEASEHOLD}],
   compatibilityDate = "${COMPATIBILITY_DATE}",
+  compatibilityFlags = ["no_web_socket_compression"],
   durableObjectNamespaces = [(className = "LeaseStore", uniqueKey = "leasehold", enableSql = true)],
   durableObjectStorage = (localDisk = "disk"),
   bindings = [
@@ -55,6 +56,7 @@ const leasehold :Workerd.Worker = (
 const counted :Workerd.Worker = (
   modules = [(name = "./counted.js", esModule = embed "counted.js"), ${LEASEHOLD}],
   compatibilityDate = "${COMPATIBILITY_DATE}",
+  compatibilityFlags = ["no_web_socket_compression"],
   durableObjectNamespaces = [(className = "Counted", uniqueKey = "counted", enableSql = true)],
   durableObjectStorage = (localDisk = "disk"),
 );
@@ -66,6 +68,7 @@ const reference :Workerd.Worker = (
     (name = "./waiting.js", esModule = embed "waiting.js"),
   ],
   compatibilityDate = "${COMPATIBILITY_DATE}",
+  compatibilityFlags = ["no_web_socket_compression"],
   durableObjectNamespaces = [
     (className = "Reference", uniqueKey = "reference", enableSql = true),
     (className = "GroupedReference", uniqueKey = "grouped", enableSql = true),
@@ -81,6 +84,7 @@ const reference :Workerd.Worker = (
 const driver :Workerd.Worker = (
   modules = [(name = "./driver.js", esModule = embed "driver.js")],
   compatibilityDate = "${COMPATIBILITY_DATE}",
+  compatibilityFlags = ["no_web_socket_compression"],
   bindings = [
     (name = "LEASES", durableObjectNamespace = (className = "LeaseStore", serviceName = "leasehold")),
     (name = "COUNTED", durableObjectNamespace = (className = "Counted", serviceName = "counted")),

@@ -67,6 +67,15 @@ describe("leasehold serve", { concurrency: 4 }, () => {
     await second.end("SIGTERM");
   });
 
+  test("a socket's messages are not compressed, which takes longer than what they ask for", async () => {
+    await using folder = await Folder.create();
+    await using served = await Served.start(folder.path);
+    const socket = new WebSocket(`${served.url.replace("http", "ws")}/v1/spaces/default/session`);
+    await once(socket, "open");
+    assert.equal(socket.extensions, "");
+    socket.close();
+  });
+
   test("workerd killed with SIGKILL loses nothing, and serve says so and ends", async () => {
     await using folder = await Folder.create();
     await using first = await Served.start(folder.path);

@@ -86,6 +86,59 @@ test("one socket for all locks of a space, and the commands of one turn in one m
   assert.deepEqual([count(sent), count(got)], [2, 2]);
 });
 
+test("what the first half of many answers sets off is sent before the others are told, and what is pushed comes last", async () => {
+  const told: string[] = [];
+  const sent: { lock: string; requestId?: string }[][] = [];
+  /** A store that answers all acquires of a message at once, and then takes the last lease away. */
+  class Store extends EventTarget {
+    readyState = 0;
+    constructor() {
+      super();
+      setTimeout(() => this.dispatchEvent(new Event("open")));
+    }
+    send(text: string): void {
+      const commands = [JSON.parse(text)].flat();
+      sent.push(commands);
+      const replies = commands.map(({ id, op, lock, token }) => {
+        const rest = { token, fence: id, mode: "exclusive", ttlMs: 30_000, expiresInMs: 30_000 };
+        const lease = { space: "default", lock, ...rest, expiresAt: Date.now() + 30_000 };
+        const reply = op === "acquire" ? { status: "granted", lease, waitedMs: 0 } : undefined;
+        return { id, ...(reply ?? { status: "released" }) };
+      });
+      const { id, op, lock } = commands.at(-1);
+      const ended = { push: "ended", lock, fence: id, status: "lost", reason: "revoked" };
+      setTimeout(() => {
+        this.#say(replies);
+        if (op === "acquire") this.#say(ended);
+      });
+    }
+    close(): void {}
+    #say(message: object): void {
+      this.dispatchEvent(new MessageEvent("message", { data: JSON.stringify(message) }));
+    }
+  }
+  const locks = new Leasehold("http://127.0.0.1:1", { WebSocket: Store });
+  clients.push(locks);
+  const lanes = Array.from({ length: 64 }, async (_, index) => {
+    const lease = await locks.acquire(`${index}`);
+    told.push(lease.lock);
+    if (index < 63) return lease.release();
+    // It was held when it was told: what the store said after that came after that.
+    assert.equal(lease.held, true);
+    await until(() => lease.signal.aborted);
+    assert.equal(lease.signal.reason.reason, "revoked");
+  });
+  await Promise.all(lanes);
+  assert.deepEqual(
+    told,
+    Array.from({ length: 64 }, (_, index) => `${index}`),
+  );
+  assert.deepEqual(
+    sent.map(({ length }) => length),
+    [64, 32, 31],
+  );
+});
+
 test("a message is no longer than the store takes", async () => {
   const { WebSocket, sent } = recording();
   const locks = client({ WebSocket });

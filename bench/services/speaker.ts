@@ -2,8 +2,8 @@
 import { once } from "node:events";
 import { UncountedSocket } from "./leasehold.ts";
 
-/** The longest message. */
-const MAX_BYTES = 16 * 1024;
+/** The longest message, less its brackets. */
+const MAX_BYTES = 16 * 1024 - 2;
 
 export class Speaker {
   readonly #socket: WebSocket;

@@ -29,6 +29,9 @@ const DEAF_CAP_MS = 10_000;
 /** How often it is looked after when all is well: a ping keeps what is between us and the store from closing it. */
 const PING_MS = 20_000;
 
+/** Where one message brings more answers, they are told in halves. */
+const HALVED = 32;
+
 /** So many pushes, and a ping tells the store that they are read. */
 const PUSHES = 1_000;
 
@@ -127,8 +130,8 @@ export class Line {
   #tripMs = 0;
   #idleSince: number | undefined;
   #failures = 0;
-  /** Messages that came together, and are looked at one after the other. */
-  readonly #inbox: string[] = [];
+  /** Messages that came together, or what is left of one: they are told one after the other. */
+  readonly #inbox: (string | unknown[])[] = [];
   #isReading = false;
 
   /** `instead`: what carries commands while there is no socket. */
@@ -317,11 +320,14 @@ export class Line {
   }
 
   #read(): void {
-    const text = this.#inbox.shift();
-    this.#isReading = text !== undefined;
-    if (text === undefined) return;
+    // What the first half of one sets off is sent before the second is told.
+    if (this.#willSend && Array.isArray(this.#inbox[0])) return soon(() => this.#read());
+    const next = this.#inbox.shift();
+    this.#isReading = next !== undefined;
+    if (next === undefined) return;
     soon(() => this.#read());
-    this.#hear(text);
+    if (typeof next === "string") this.#hear(next);
+    else this.#settle(next);
   }
 
   #hear(text: string): void {
@@ -347,7 +353,16 @@ export class Line {
       return this.#listener?.onPush(this.#space, message as Push);
     }
     this.#frames -= 1;
-    for (const reply of Array.isArray(message) ? (message as unknown[]) : [message]) {
+    this.#settle(Array.isArray(message) ? (message as unknown[]) : [message]);
+    if (this.#unsent.length > 0) this.#sendSoon();
+    this.#look();
+  }
+
+  /** A store that has nothing to do gets what the first half asks for while the second is told. */
+  #settle(replies: unknown[]): void {
+    if (mayCrowd && this.#frames === 0 && replies.length > HALVED)
+      this.#inbox.unshift(replies.splice(replies.length / 2));
+    for (const reply of replies) {
       const { id } = Object(reply) as { id?: unknown };
       // It did not understand us, which another socket may change.
       if (typeof id !== "number") return this.#lost();
@@ -355,8 +370,6 @@ export class Line {
       delete this.#sent[id];
       pending?.resolve(reply);
     }
-    if (this.#unsent.length > 0) this.#sendSoon();
-    this.#look();
   }
 
   /** Sees to it that it lives, and that it ends when it is of no use. */

@@ -87,6 +87,7 @@ const leasehold :Workerd.Worker = (
     (name = "worker.wasm", wasm = embed ${own("worker.wasm")}),
   ],
   compatibilityDate = "${DATE}",
+  compatibilityFlags = ["no_web_socket_compression"],
   durableObjectNamespaces = [
     (className = "LeaseStore", uniqueKey = "leasehold", enableSql = true),
   ],
