@@ -1,4 +1,5 @@
 // Rounds that take turns, and what they come to.
+import { setTimeout as sleep } from "node:timers/promises";
 
 /** One thing that is measured beside others. */
 export interface Contender {
@@ -14,6 +15,9 @@ export interface Figure {
   readonly high: number;
 }
 
+/** What a server does after its round does not slow whoever is next. */
+const PAUSE_MS = 100;
+
 /**
  * Measures each contender `rounds` times, one after the other and over again, so that what slows the machine for a while
  * slows all of them. The first round of each warms up and does not count.
@@ -25,6 +29,7 @@ export async function inTurns(
   const results = new Map(contenders.map(({ name }) => [name, [] as number[]]));
   for (let round = 0; round <= rounds; round += 1) {
     for (const { name, round: measure } of contenders) {
+      await sleep(PAUSE_MS);
       const result = await measure();
       if (round > 0) results.get(name)?.push(result);
     }

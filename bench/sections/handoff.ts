@@ -62,9 +62,9 @@ sent to all clients between that call and that instant, less the answer to the r
       if (ours) {
         const goal = { atMost: 1 };
         rows.push({
-          what: `${waiting(waiters)}: messages per hand-off`,
+          what: `${waiting(waiters)}: messages, the median`,
           unit: "messages",
-          ours: ours.messagesEach,
+          ours: quantile(ours.messages, 0.5),
           goal,
         });
       }
@@ -106,13 +106,13 @@ interface Grant {
 /** A lock of one service, its holder, and those who wait for it. */
 class Arena {
   readonly times: number[] = [];
+  readonly messages: number[] = [];
   readonly #clients: readonly Client[];
   readonly #lock: string;
   /** Whose messages are counted. */
   readonly #counted: readonly Client[];
   readonly #waiters: Kind["waiters"];
   #holder: Grant;
-  #messages = 0;
   #onGrant: (grant: Grant) => void = () => {};
 
   private constructor(kind: Kind, lock: string, clients: readonly Client[], holder: Grant) {
@@ -136,7 +136,7 @@ class Arena {
   }
 
   get messagesEach(): number {
-    return this.#messages / this.times.length;
+    return this.messages.reduce((sum, count) => sum + count, 0) / this.messages.length;
   }
 
   async round(holdMs: number): Promise<void> {
@@ -156,7 +156,7 @@ class Arena {
     const after = await this.#countMessages();
     this.times.push(next.at - releasedAt);
     await released;
-    this.#messages += after - before - 1;
+    this.messages.push(after - before - 1);
     this.#queue(this.#holder.client);
     this.#holder = next;
   }
