@@ -150,6 +150,19 @@ impl Witness {
             let is_due = remembered_until <= scene.now;
             holds!(Idempotence, is_there || is_due, "{:?} is forgotten too early", entry.terms.request_id);
         }
+        for (lock, entry) in scene.after {
+            let State::Ended { reason: Lost::Expired, closed_until, .. } = entry.state else { continue };
+            let before = scene
+                .before
+                .iter()
+                .find(|(other, entry_before)| asker_of(other, entry_before) == asker_of(lock, entry));
+            let owed = match before.map(|(_, entry)| (entry, entry.state)) {
+                Some((entry, State::Holding(holding))) => holding.expires_at + delay_of(entry, &holding),
+                Some((_, State::Ended { closed_until, .. })) => closed_until,
+                Some((_, State::Waiting { .. })) | None => continue,
+            };
+            holds!(Limits, closed_until == owed, "the lock is closed until {closed_until}, and was to be until {owed}");
+        }
         for (lock, entry, holding) in scene.held_after() {
             let fence = holding.fence.value();
             let Some(seen) = self.leases.get(&fence) else { continue };
