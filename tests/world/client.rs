@@ -67,7 +67,8 @@ impl Client {
         Self {
             // Its clock has nothing to do with anybody else's.
             clock: Clock::new(10_000_000 + dice.below(1 << 40), if setting.has(Kind::Drift) { ppm } else { 0 }),
-            socket: number,
+            // None is nobody's.
+            socket: number + 1,
             has_socket: dice.once_in(2),
             lock: Name::new(&format!("lock {}", dice.below(setting.locks))).expect("a name"),
             token: Token::new(&format!("token {whose}")).expect("a token"),

@@ -327,11 +327,14 @@ impl World {
         let (lock, entry) = &held[self.dice.below(held.len() as u64) as usize];
         let fence = entry.fence().map_or(1, Fence::value);
         let (mut lock, mut token, mut fence) = (lock.clone(), entry.terms.token.clone(), fence);
+        // A late copy of an ask that is over may have another lease for whoever has the token.
+        let is_anothers = |fence: u64| {
+            held.iter().all(|(_, entry)| entry.terms.token != token || entry.fence().map(Fence::value) != Some(fence))
+        };
         match self.dice.below(4) {
             0 => token = Token::new("nobody's").expect("a token"),
             1 => fence = 1 << 52,
-            // Not where that is another lease of whoever has the token.
-            2 if fence > 1 && !self.setting.has(Kind::SharedToken) => fence -= 1,
+            2 if fence > 1 && is_anothers(fence - 1) => fence -= 1,
             _ => lock = Name::new("another lock").expect("a name"),
         }
         let fence = Fence::new(fence as f64).expect("a fence");
