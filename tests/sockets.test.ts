@@ -86,39 +86,57 @@ test("one socket for all locks of a space, and the commands of one turn in one m
   assert.deepEqual([count(sent), count(got)], [2, 2]);
 });
 
-test("what the first half of many answers sets off is sent before the others are told, and what is pushed comes last", async () => {
-  const told: string[] = [];
-  const sent: { lock: string; requestId?: string }[][] = [];
-  /** A store that answers all acquires of a message at once, and then takes the last lease away. */
-  class Store extends EventTarget {
-    readyState = 0;
-    constructor() {
-      super();
-      setTimeout(() => this.dispatchEvent(new Event("open")));
-    }
-    send(text: string): void {
-      const commands = [JSON.parse(text)].flat();
-      sent.push(commands);
-      const replies = commands.map(({ id, op, lock, token }) => {
-        const rest = { token, fence: id, mode: "exclusive", ttlMs: 30_000, expiresInMs: 30_000 };
-        const lease = { space: "default", lock, ...rest, expiresAt: Date.now() + 30_000 };
-        const reply = op === "acquire" ? { status: "granted", lease, waitedMs: 0 } : undefined;
-        return { id, ...(reply ?? { status: "released" }) };
-      });
-      const { id, op, lock } = commands.at(-1);
-      const ended = { push: "ended", lock, fence: id, status: "lost", reason: "revoked" };
-      setTimeout(() => {
-        this.#say(replies);
-        if (op === "acquire") this.#say(ended);
-      });
-    }
-    close(): void {}
-    #say(message: object): void {
-      this.dispatchEvent(new MessageEvent("message", { data: JSON.stringify(message) }));
-    }
+/** A store that answers a message at once, grants whatever is asked for, and then takes the last lease of it away. */
+class GrantingStore extends EventTarget {
+  readonly sent: number[] = [];
+  readyState = 0;
+  #isRevoking: boolean;
+
+  constructor(isRevoking = false) {
+    super();
+    this.#isRevoking = isRevoking;
+    setTimeout(() => this.dispatchEvent(new Event("open")));
   }
-  const locks = new Leasehold("http://127.0.0.1:1", { WebSocket: Store });
+
+  send(text: string): void {
+    const commands = [JSON.parse(text)].flat();
+    this.sent.push(commands.length);
+    const replies = commands.map(({ id, op, lock, token }) => {
+      if (op === "release") return { id, status: "released" };
+      if (op === "inspect") return { id, lock, holders: [], waiters: [] };
+      const rest = { token, fence: id, mode: "exclusive", ttlMs: 30_000, expiresInMs: 30_000 };
+      const lease = { space: "default", lock, ...rest, expiresAt: Date.now() + 30_000 };
+      return { id, status: "granted", lease, waitedMs: 0 };
+    });
+    const { id, op, lock } = commands.at(-1);
+    const ended = { push: "ended", lock, fence: id, status: "lost", reason: "revoked" };
+    setTimeout(() => {
+      this.#say(replies);
+      if (this.#isRevoking && op === "acquire") this.#say(ended);
+    });
+  }
+
+  close(): void {}
+
+  #say(message: object): void {
+    this.dispatchEvent(new MessageEvent("message", { data: JSON.stringify(message) }));
+  }
+}
+
+/** A client of that store alone. */
+function granted(store: GrantingStore): Leasehold {
+  const WebSocket = function () {
+    return store;
+  } as unknown as new () => GrantingStore;
+  const locks = new Leasehold("http://127.0.0.1:1", { WebSocket });
   clients.push(locks);
+  return locks;
+}
+
+test("what the first half of many answers sets off is sent before the others are told, and what is pushed comes last", async () => {
+  const store = new GrantingStore(true);
+  const locks = granted(store);
+  const told: string[] = [];
   const lanes = Array.from({ length: 64 }, async (_, index) => {
     const lease = await locks.acquire(`${index}`);
     told.push(lease.lock);
@@ -133,10 +151,24 @@ test("what the first half of many answers sets off is sent before the others are
     told,
     Array.from({ length: 64 }, (_, index) => `${index}`),
   );
-  assert.deepEqual(
-    sent.map(({ length }) => length),
-    [64, 32, 31],
-  );
+  assert.deepEqual(store.sent, [64, 32, 31]);
+});
+
+test("whoever asks something in every turn does not hold up the second half of many answers", async () => {
+  const locks = granted(new GrantingStore());
+  let count = 0;
+  let turns = 0;
+  const tick = () => {
+    turns += 1;
+    locks.inspect("another").catch(() => {});
+    if (count < 64 && turns < 1_000) setImmediate(tick);
+  };
+  const lanes = Array.from({ length: 64 }, async (_, index) => {
+    await locks.acquire(`${index}`);
+    if (count++ === 0) tick();
+  });
+  await Promise.all(lanes);
+  assert.ok(turns < 10, `it took ${turns} turns`);
 });
 
 test("a message is no longer than the store takes", async () => {

@@ -319,9 +319,11 @@ export class Line {
     if (!this.#isReading) this.#read();
   }
 
-  #read(): void {
-    // What the first half of one sets off is sent before the second is told.
-    if (this.#willSend && Array.isArray(this.#inbox[0])) return soon(() => this.#read());
+  #read(hasWaited = false): void {
+    // What the first half of one sets off is sent before the second is told, but what others ask holds nothing up.
+    if (this.#willSend && !hasWaited && Array.isArray(this.#inbox[0])) {
+      return soon(() => this.#read(true));
+    }
     const next = this.#inbox.shift();
     this.#isReading = next !== undefined;
     if (next === undefined) return;
