@@ -153,6 +153,9 @@ pub struct Session {
     failing_since: Option<Ms>,
     /// A release was sent, and what it came to is unknown.
     may_be_released: bool,
+    /// The end of the lease that is given back, as far as it is known: before it, nothing else can have made it one that
+    /// the store does not know.
+    would_end_at: Ms,
     next_number: u32,
 }
 
@@ -271,6 +274,7 @@ impl Session {
             failures: 0,
             failing_since: None,
             may_be_released: false,
+            would_end_at: 0,
             next_number: 1,
         }
     }
@@ -400,8 +404,9 @@ impl Session {
             (Phase::Holding(_), Heard::Lost(reason)) => self.phase = Phase::Over(End::Lost(reason)),
             (Phase::Releasing { end, .. }, Heard::Released) => self.phase = Phase::Over(end.unwrap_or(End::Released)),
             (Phase::Releasing { end, .. }, Heard::Lost(reason)) => {
-                // Its own release, whose answer was lost.
-                let is_own = reason == Lost::Released && self.may_be_released;
+                // Its own release, whose answer was lost, and which the store may have forgotten.
+                let is_forgotten = reason == Lost::Unknown && now < self.would_end_at;
+                let is_own = self.may_be_released && (reason == Lost::Released || is_forgotten);
                 let ended = if is_own { End::Released } else { End::Lost(reason) };
                 self.phase = Phase::Over(end.unwrap_or(ended))
             }
@@ -488,10 +493,11 @@ impl Session {
     pub fn release(&mut self, now: Ms) {
         match &self.phase {
             Phase::Asking(_) => self.give_up_with(End::GivenUp, now),
-            Phase::Holding(Held { grant: Grant { fence, .. }, .. }) | Phase::Unconfirmed { fence } => {
-                let fence = *fence;
-                self.go(Phase::Releasing { fence, next_at: now, end: None });
+            Phase::Holding(Held { grant: Grant { fence, .. }, deadline, .. }) => {
+                self.would_end_at = *deadline;
+                self.go(Phase::Releasing { fence: *fence, next_at: now, end: None });
             }
+            Phase::Unconfirmed { fence } => self.go(Phase::Releasing { fence: *fence, next_at: now, end: None }),
             Phase::Cancelling { .. } | Phase::Releasing { .. } | Phase::Over(_) => {}
         }
     }

@@ -16,6 +16,9 @@ use crate::types::{
 /// The largest body of a command, in bytes.
 pub const MAX_BODY_BYTES: usize = 16 * 1024;
 
+/// What a longer one is told.
+pub const TOO_LARGE: Refusal = Refusal::TooLarge { expected: "at most 16384 bytes" };
+
 /// What is asked for, before its fields are looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Op {

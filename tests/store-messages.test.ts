@@ -1,5 +1,6 @@
 // Several commands in one message: what a caller within the account has to say in one turn.
 import assert from "node:assert/strict";
+import { once } from "node:events";
 import { after, before, test } from "node:test";
 import { pace } from "../src/worker/pace.ts";
 import { ask, type Json, Store, until } from "./support/store.ts";
@@ -42,6 +43,26 @@ test("commands of one message are carried out and answered in their order", asyn
   ]);
   assert.deepEqual(released, { status: "released" });
   assert.ok(next.lease.fence > fence);
+});
+
+test("a message of more than 16 KiB is too large, and says so, whoever sends it", async () => {
+  const store = space();
+  const long = JSON.stringify({ id: 7, op: "inspect", lock: "a", info: "ü".repeat(8_192) });
+  assert.equal((await say(store, long)).code, "too_large");
+  const socket = new WebSocket(`${workerd.url.replace("http", "ws")}/v1/spaces/default/session`);
+  await once(socket, "open");
+  for (const [text, code] of [
+    [long, "too_large"],
+    [`{"id":7,"op":"inspect","lock":"a"}${" ".repeat(20_000)}`, "too_large"],
+    [`{"id":7,"op":"inspect","lock":"a"`, "invalid_argument"],
+  ] as const) {
+    const answered = once(socket, "message");
+    socket.send(text);
+    const [{ data }] = (await answered) as [MessageEvent<string>];
+    const reply = JSON.parse(data) as Json;
+    assert.deepEqual([reply.id, reply.code], [7, code]);
+  }
+  socket.close();
 });
 
 test("in a message of several nobody waits for another: who has to wait is told so and keeps its place", async () => {
@@ -91,9 +112,8 @@ test("what is wrong with one command of a message is wrong with that one alone",
 test("what is no message is refused and changes nothing", async () => {
   const store = space();
   const doubled = `{"op":"acquire","lock":"a","token":"t","token":"t","requestId":"r"}`;
-  const long = JSON.stringify([{ op: "inspect", lock: "a".repeat(16 * 1024) }]);
   const half = `{"op":"inspect","lock":"${String.fromCharCode(0xd800)}"}`;
-  for (const text of ["", "[]", "7", "{", doubled, long, half, "1\t2\n3\tacquire\t"]) {
+  for (const text of ["", "[]", "7", "{", doubled, half, "1\t2\n3\tacquire\t"]) {
     const { code, status } = await say(store, text);
     assert.deepEqual([code, status], ["invalid_argument", 400], text.slice(0, 80));
   }

@@ -7,7 +7,7 @@ use crate::json::Json;
 use crate::kernel::{self, Change, Order, Times};
 use crate::record::Unreadable;
 use crate::types::{Fence, Name, RequestId, Token};
-use crate::wire::{self, MAX_BODY_BYTES, Op};
+use crate::wire::{self, MAX_BODY_BYTES, Op, TOO_LARGE};
 
 struct Decider;
 
@@ -158,7 +158,7 @@ fn order(lock: &str, command: wit::Command) -> Order {
 
 fn read(fields: &str) -> Result<Json, Refusal> {
     if fields.len() > MAX_BODY_BYTES {
-        return Err(Refusal::TooLarge { expected: "at most 16384 bytes" });
+        return Err(TOO_LARGE);
     }
     data::read_json(fields, "body")
 }

@@ -11,7 +11,7 @@ use crate::command::{Refusal, Reply};
 use crate::json::{Json, Key};
 use crate::service::Ticket;
 use crate::types::{Expected, Name};
-use crate::wire::{self, MAX_BODY_BYTES, Op};
+use crate::wire::{self, MAX_BODY_BYTES, Op, TOO_LARGE};
 use crate::worker::access::{Caller, Gate, Right};
 use crate::worker::json::{self, Members};
 use crate::worker::turn::Told;
@@ -135,8 +135,6 @@ pub fn refusal(what: &str, caller: &str) -> String {
 pub fn max_body_bytes() -> usize {
     MAX_BODY_BYTES
 }
-
-const TOO_LARGE: Refusal = Refusal::TooLarge { expected: "at most 16384 bytes" };
 
 /// What the text of an answer is.
 #[wasm_bindgen]

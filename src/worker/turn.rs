@@ -24,7 +24,7 @@ use crate::json::Json;
 use crate::ledger::{Fault, Storage};
 use crate::service::{Call, Happened, Service, Ticket, Turn};
 use crate::types::{Connection, Expected, Fence, Ms};
-use crate::wire::{self, Frame, Framed, Op};
+use crate::wire::{self, Frame, Framed, MAX_BODY_BYTES, Op, TOO_LARGE};
 use crate::worker::access::{Caller, Right};
 use crate::worker::audit::{self, Attempt, Page};
 use crate::worker::json;
@@ -404,12 +404,16 @@ fn request(op: Op, lock: &str, fields: &str) -> Result<Request, Refusal> {
 
 /// JSON that came as text of its own. An error comes with the message's `id`, if that at least can be read.
 fn body(content: &str) -> Result<Json, (Json, Refusal)> {
+    let read = |text: &str| {
+        let json = if text.len() > MAX_BODY_BYTES { Err(TOO_LARGE) } else { json::read(text, "body") };
+        json.map_err(|refusal| (json::salvaged_id(text), refusal))
+    };
     if let Some(text) = content.strip_prefix('=') {
-        return json::read(text, "body").map_err(|refusal| (json::salvaged_id(text), refusal));
+        return read(text);
     }
     let quoted = content.strip_prefix('~').unwrap_or(content);
     match json::read(quoted, "body").map_err(|refusal| (Json::Null, refusal))? {
-        Json::Text(text) => json::read(&text, "body").map_err(|refusal| (json::salvaged_id(&text), refusal)),
+        Json::Text(text) => read(&text),
         Json::Null | Json::Bool(_) | Json::Number(_) | Json::List(_) | Json::Object(_) => {
             Err((Json::Null, wire::invalid("body", Expected("one JSON object"))))
         }
