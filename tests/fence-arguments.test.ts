@@ -10,8 +10,9 @@ import {
   sqliteFence,
 } from "leasehold/fence";
 
-/** Nothing is asked of it. */
-const database = { unsafe: undefined } as never;
+const unasked = () => assert.fail("nothing is asked of it");
+const names = ["prepare", "exec", "batch", "query", "transactionSync", "get", "head", "put"];
+const database = Object.fromEntries(names.map((name) => [name, unasked])) as never;
 
 function refuses(field: string, attempt: () => unknown): void {
   assert.throws(attempt, { name: "FenceError", code: "invalid_argument", field }, String(attempt));
@@ -34,4 +35,14 @@ test("an option that does not exist was overlooked", async () => {
   const condition = { onlyIf: { etagMatches: "e" } };
   const put = r2Fence(database).put("a", 1, "text" as never, condition as never);
   await assert.rejects(put, { code: "invalid_argument", field: "onlyIf" });
+});
+
+test("a binding that was forgotten was told of only when it was first used, and not by its name", () => {
+  for (const missing of [undefined, null, {}, "leases", Promise.resolve(database)] as never[]) {
+    refuses("database", () => sqliteFence(missing));
+    refuses("database", () => d1Fence(missing));
+    refuses("database", () => postgresFence(missing));
+    refuses("storage", () => durableObjectFence(missing));
+    refuses("bucket", () => r2Fence(missing));
+  }
 });

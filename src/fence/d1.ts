@@ -1,6 +1,6 @@
 // The guard of D1. It has no transactions that one could look into, only batches: one that is refused must fail.
 import { stale } from "./errors.ts";
-import { admits, type Fenced, fenceOf, nameOf } from "./fence.ts";
+import { admits, type Fenced, fenceOf, having, nameOf } from "./fence.ts";
 import { type FenceSql, fenceSql, newestIn, type TableOptions } from "./sql.ts";
 
 /** As much of a `D1Database`, or of a session of one, as is used. */
@@ -17,7 +17,10 @@ export function d1Fence<Database extends D1Like>(
   database: Database,
   options: TableOptions = {},
 ): D1Fence<Database> {
-  return new D1Fence(database, fenceSql("sqlite", options));
+  return new D1Fence(
+    having(database, "database", ["prepare", "batch"]),
+    fenceSql("sqlite", options),
+  );
 }
 
 /** A statement, and what a batch resolves with. */

@@ -27,5 +27,12 @@ export function nameOf(name: unknown): string {
   throw invalid("name", "1 to 512 bytes of UTF-8, without U+0000");
 }
 
+/** What a guard is to work on. A binding that was forgotten is told of before anything is to be written. */
+export function having<Target>(target: Target, field: string, methods: readonly string[]): Target {
+  const known = target as Readonly<Record<string, unknown>> | null | undefined;
+  if (methods.every((method) => typeof known?.[method] === "function")) return target;
+  throw invalid(field, `an object with ${methods.join("() and ")}()`);
+}
+
 // Every platform has it, and none of their types are needed here.
 declare const TextEncoder: new () => { encode(text: string): Uint8Array };

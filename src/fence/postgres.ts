@@ -1,6 +1,6 @@
 // The guard of Postgres, over the driver `pg` or the driver `postgres`.
 import { stale } from "./errors.ts";
-import { type Fenced, fenceOf, nameOf } from "./fence.ts";
+import { type Fenced, fenceOf, having, nameOf } from "./fence.ts";
 import { type FenceSql, fenceSql, newestIn, type TableOptions } from "./sql.ts";
 
 /** As much of a client of `pg` as is used. */
@@ -53,7 +53,9 @@ export function postgresFence<Client extends PgClientLike>(
 ): PostgresFence<Client>;
 export function postgresFence(database: any, options: TableOptions = {}): PostgresFence<any> {
   const sql = fenceSql("postgres", options);
-  if ("unsafe" in database) return new PostgresFence(database, sql, ofPostgresJs(database));
+  if (typeof database?.unsafe === "function")
+    return new PostgresFence(database, sql, ofPostgresJs(database));
+  having(database, "database", ["query"]);
   return new PostgresFence(
     database,
     sql,

@@ -1,6 +1,6 @@
 // The guard of objects in an R2 bucket: the fence is in an object's custom metadata, and every put has a condition.
 import { FenceError, invalid, stale } from "./errors.ts";
-import { admits, type Fenced, fenceOf, INTEGER } from "./fence.ts";
+import { admits, type Fenced, fenceOf, having, INTEGER } from "./fence.ts";
 
 /** As much of an `R2Bucket` as is used. */
 export interface R2Like {
@@ -30,7 +30,7 @@ const CLOCKS_DIFFER_MS = 1_000;
 
 /** Guards the objects of a bucket: an object's key is its name. All who write an object must go through a guard. */
 export function r2Fence<Bucket extends R2Like>(bucket: Bucket): R2Fence<Bucket> {
-  return new R2Fence(bucket);
+  return new R2Fence(having(bucket, "bucket", ["get", "head", "put"]));
 }
 
 export class R2Fence<Bucket extends R2Like> {

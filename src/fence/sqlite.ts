@@ -1,6 +1,6 @@
 // The guard of SQLite where statements answer at once: by a driver of Node, Bun or Deno, or in a Durable Object.
 import { stale } from "./errors.ts";
-import { type Fenced, fenceOf, nameOf } from "./fence.ts";
+import { type Fenced, fenceOf, having, nameOf } from "./fence.ts";
 import { type FenceSql, fenceSql, newestIn, type TableOptions } from "./sql.ts";
 
 /** What `node:sqlite`, `better-sqlite3` and `bun:sqlite` have in common. */
@@ -21,7 +21,7 @@ export function sqliteFence<Database extends SqliteLike>(
   options: TableOptions = {},
 ): SqliteFence<Database> {
   return new SqliteFence(fenceSql("sqlite", options), {
-    handle: database,
+    handle: having(database, "database", ["prepare", "exec"]),
     first: (sql, ...values) => database.prepare(sql).get(...values),
     execute: (sql) => database.exec(sql),
     transaction(body) {
@@ -45,7 +45,7 @@ export function durableObjectFence<Storage extends DurableObjectStorageLike>(
   options: TableOptions = {},
 ): SqliteFence<Storage["sql"]> {
   return new SqliteFence(fenceSql("sqlite", options), {
-    handle: storage.sql,
+    handle: having(storage, "storage", ["transactionSync"]).sql,
     first: (sql, ...values) => storage.sql.exec(sql, ...values).toArray()[0],
     execute: (sql) => storage.sql.exec(sql),
     transaction: (body) => storage.transactionSync(body),
