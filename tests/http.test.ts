@@ -181,6 +181,9 @@ test("a list is a page in byte order, and goes on after its cursor", async () =>
   assert.deepEqual(await names("?pageSize=3"), ["a+", "a/1", "a/2", "cursor a/2"]);
   assert.deepEqual(await names("?pageSize=3&cursor=a%2F2"), ["a0", "ab", "b", "cursor b"]);
   assert.deepEqual(await names("?pageSize=3&cursor=b"), ["\ue000", "\u{10ffff}"]);
+  // Any name is one, whether there is such a lock or not.
+  assert.deepEqual(await names("?pageSize=1&cursor=a%2F3"), ["a0", "cursor a0"]);
+  assert.deepEqual(await names("?pageSize=1&cursor=@@"), ["a+", "cursor a+"]);
   assert.deepEqual(await names("?prefix=a%2F"), ["a/1", "a/2"]);
   assert.deepEqual(await names("?prefix=a%2B"), ["a+"]);
   assert.deepEqual(await names("?prefix=%F4%8F%BF%BF"), ["\u{10ffff}"]);
