@@ -43,7 +43,11 @@ export class MemoryStore {
 
   /** @internal */
   leave(listener: Listener): void {
-    void this.#loading?.then((spaces) => spaces.leave(listener));
+    // A store that could not be loaded knows nobody.
+    this.#loading?.then(
+      (spaces) => spaces.leave(listener),
+      () => {},
+    );
   }
 
   #load(): Promise<Spaces> {
