@@ -308,6 +308,20 @@ test("calls of one client reach the store in the order made, over HTTP too", asy
   }
 });
 
+test("calls over HTTP lost their order where all answers before them took over a second together", async () => {
+  const lock = name();
+  const locks = client({ WebSocket: false });
+  await locks.acquire(lock);
+  proxy.delayMs = () => Math.random() * 100;
+  const order = Array.from({ length: 20 }, (_, index) => index);
+  for (const index of order) locks.acquire(lock, { info: index }).catch(() => {});
+  const { waiters } = await locks.inspect(lock);
+  assert.deepEqual(
+    waiters.map(({ info }) => info),
+    order,
+  );
+});
+
 test("a socket that closes takes its waiters at once; of one that is cut off the places are kept for a while", async () => {
   const store = new Store(workerd);
   const lock = name();
