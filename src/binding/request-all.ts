@@ -10,12 +10,9 @@ export async function requested(
   acquire: (name: string, options: AcquireOptions) => Promise<Lease>,
 ): Promise<unknown> {
   if (!Array.isArray(names)) throw invalid("names", "an array of names");
-  // One by one for what is wrong with a name; the options and the callback are those of all, and judged once.
-  const all = (names.length > 0 ? names : ["none"]).map((name, at) =>
-    asked([name, ...(at > 0 ? [() => {}] : rest)]),
-  );
-  const { options, ifAvailable, callback } = all[0]!;
-  const wanted = names.length > 0 ? all.map(({ name }) => name) : [];
+  // The options and the callback are those of all, and judged once.
+  const { options, ifAvailable, callback } = asked(["all", ...rest]);
+  const wanted = names.map((name) => asked([name, () => {}]).name);
   const leases = new Map<string, Lease>();
   try {
     const deadline = performance.now() + (options.waitMs ?? Infinity);
