@@ -233,6 +233,13 @@ test("watch, elect, requestAll and query refuse what is bad", async () => {
   }
   await refuses("waitMs", () => locks.requestAll(["a"], { waitMs: -1 }, () => {}));
   await refuses("lock", () => locks.requestAll([""], () => {}));
+  for (const bad of ["", ".", "x".repeat(513), "\ud800"]) {
+    const among = locks.requestAll(["a", "b", bad, "c", bad], { waitMs: 100 }, () => {});
+    await assert.rejects(among, {
+      code: "invalid_argument",
+      message: /^lock must be .*: names\[2\]$/,
+    });
+  }
   await assert.rejects(locks.requestAll(["a"], undefined as never), TypeError);
   await assert.rejects(locks.requestAll([], undefined as never), TypeError);
   await assert.rejects(locks.elect("a", {}, undefined as never), TypeError);
