@@ -417,7 +417,11 @@ fn is_posted(op: Op) -> bool {
 }
 
 fn allow(method: &str, allow: &'static str) -> Result<(), Miss> {
-    if allow.split(", ").any(|one| one == method) { Ok(()) } else { Err(Miss { allow, ..Refusal::MethodNotAllowed.into() }) }
+    if allow.split(", ").any(|one| one == method) {
+        Ok(())
+    } else {
+        Err(Miss { allow, ..Refusal::MethodNotAllowed.into() })
+    }
 }
 
 fn check_body(content_type: &str, length: f64) -> Result<(), Refusal> {
