@@ -123,7 +123,7 @@ test("combinations that mean nothing are refused", async () => {
   await refuses("limit", () => locks.acquire("a", { limit: 2 } as object));
   await refuses("limit", () => locks.acquire("a", { mode: "exclusive", limit: 2 } as object));
   await refuses("steal", () => locks.acquire("a", { mode: "shared", steal: true } as object));
-  for (const options of [null, 1, "a", true, () => {}]) {
+  for (const options of [null, 1, "a", true, () => {}, []]) {
     await refuses("options", () => locks.acquire("a", options as object));
   }
 });
@@ -233,6 +233,13 @@ test("watch, elect, requestAll and query refuse what is bad", async () => {
   }
   await refuses("waitMs", () => locks.requestAll(["a"], { waitMs: -1 }, () => {}));
   await refuses("lock", () => locks.requestAll([""], () => {}));
+  for (const bad of ["", ".", "x".repeat(513), "\ud800"]) {
+    const among = locks.requestAll(["a", "b", bad, "c", bad], { waitMs: 100 }, () => {});
+    await assert.rejects(among, {
+      code: "invalid_argument",
+      message: /^lock must be .*: names\[2\]$/,
+    });
+  }
   await assert.rejects(locks.requestAll(["a"], undefined as never), TypeError);
   await assert.rejects(locks.requestAll([], undefined as never), TypeError);
   await assert.rejects(locks.elect("a", {}, undefined as never), TypeError);
@@ -264,6 +271,14 @@ test("an option that does not exist was overlooked", async () => {
       });
     }
   }
+  calls["attach"] = (options) => locks.attach(options);
+  // A list without members passes for an object, and so for options that were left out. To Web Locks it is one.
+  for (const [name, call] of Object.entries(calls)) {
+    if (name.startsWith("request")) continue;
+    await refuses("options", () => call([])).catch((error: unknown) => {
+      throw new Error(`${name} takes a list for options`, { cause: error });
+    });
+  }
   // What others take and these do not.
   for (const field of ["waitMs", "mode", "limit", "steal"]) {
     await refuses(field, () => calls["elect"]!({ [field]: 1 }));
@@ -276,7 +291,7 @@ test("an option that does not exist was overlooked", async () => {
   }
   await refuses("signal", () => lock.acquire({ signal: null as never }));
   for (const field of ["waitMs", "signal", "requestId"]) {
-    await refuses(field, () => calls["attach"]!({ [field]: 1 }));
+    await refuses(field, () => calls["attach"]!({ lock: "a", token: "t", fence: 1, [field]: 1 }));
   }
 });
 

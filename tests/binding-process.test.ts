@@ -44,6 +44,24 @@ test("a script that imports and exits, exits", async () => {
   assert.deepEqual({ ...(await runs("")), tookMs: 0 }, { code: 0, printed: "", tookMs: 0 });
 });
 
+test("a client that was closed while its store could not be loaded left an unhandled rejection", async () => {
+  const { code, printed } = await runs(`
+    import { registerHooks } from "node:module";
+    registerHooks({
+      resolve(name, context, next) {
+        if (name.endsWith("/store.js")) throw new Error("it is gone");
+        return next(name, context);
+      },
+    });
+    const locks = new Leasehold(memoryStore());
+    const listed = locks.list().catch(({ code }) => code);
+    await locks.close();
+    console.log(await listed);
+    console.log(await new Leasehold(memoryStore()).acquire("a").catch(({ code }) => code));
+  `);
+  assert.deepEqual([code, printed], [0, "closed\nunavailable\n"]);
+});
+
 test("a lease that is held and renewed keeps no process alive", async () => {
   const { code, printed, tookMs } = await runs(`
     const locks = new Leasehold(memoryStore());

@@ -269,6 +269,15 @@ describe("leasehold run", { concurrency: 6 }, () => {
     );
   });
 
+  test("a lease that was over when it arrived was told of as a store that does not answer", async () => {
+    await using proxy = await Proxy.before(workerd.url);
+    proxy.delayMs = () => 50;
+    const words = ["run", "short", "--max-hold", "10ms", "-n", "--", "true"];
+    const { code, stderr } = await new Leasehold(words, { url: proxy.url }).ended;
+    const says = "the lease was over when it arrived: give a longer --ttl or --max-hold";
+    assert.deepEqual([code, stderr], [75, `leasehold: ${says}\n`]);
+  });
+
   test("stopped by itself, it does not leave the command running past its lease", async () => {
     await using folder = await Folder.create();
     const beat = `trap "" TERM; while :; do date +%s%3N >> ${folder.file("beats")}; sleep 0.02; done`;

@@ -29,7 +29,7 @@ test("an option that does not exist was overlooked", async () => {
   for (const guard of guards) {
     guard({ table: "fences", other: undefined });
     refuses("tables", () => guard({ tables: "fences" }));
-    refuses("options", () => guard(null as never));
+    for (const options of [null, []]) refuses("options", () => guard(options as never));
   }
   refuses("dialect", () => fenceSql("mysql" as never));
   const condition = { onlyIf: { etagMatches: "e" } };

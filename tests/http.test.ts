@@ -1,5 +1,7 @@
 // The HTTP surface: addresses, methods, bodies, statuses, and who is let in.
 import assert from "node:assert/strict";
+import { connect } from "node:net";
+import { text as stringOf } from "node:stream/consumers";
 import { after, before, test } from "node:test";
 import { ask, Store } from "./support/store.ts";
 import { Workerd } from "./support/workerd.ts";
@@ -79,15 +81,50 @@ test("what is not there is 404, a wrong method 405 with those allowed", async ()
   const wrong = [
     ["GET", "/locks/a/acquire", "POST"],
     ["PUT", "/locks/a/renew", "POST"],
-    ["DELETE", "/locks/a", "GET"],
-    ["POST", "/locks/a", "GET"],
-    ["POST", "/locks", "GET"],
+    ["DELETE", "/locks/a", "GET, HEAD"],
+    ["POST", "/locks/a", "GET, HEAD"],
+    ["POST", "/locks", "GET, HEAD"],
+    ["POST", "/metrics", "GET, HEAD"],
+    ["PUT", "/session", "GET"],
   ] as const;
   for (const [method, path, allow] of wrong) {
     const { status, headers, reply } = await store.send(path, { method });
     assert.deepEqual([status, reply.code], [405, "method_not_allowed"], path);
     assert.equal(headers.get("allow"), allow);
   }
+});
+
+test("HEAD was refused where GET is answered", async () => {
+  const space = "/v1/spaces/read";
+  const paths = ["/healthz", "/openapi.json"];
+  for (const path of ["/locks", "/locks/a", "/audit", "/metrics", "/locks?cursor="]) {
+    paths.push(space + path);
+  }
+  for (const path of [...paths, "/v1/nothing", `${space}/locks/-x`]) {
+    const [got, head] = await Promise.all(
+      ["GET", "HEAD"].map((method) => fetch(workerd.url + path, { method })),
+    );
+    assert.equal(head!.status, got!.status, path);
+    for (const name of ["content-type", "cache-control", "x-content-type-options"]) {
+      assert.equal(head!.headers.get(name), got!.headers.get(name), path);
+    }
+    assert.ok((await got!.text()).length > 0);
+  }
+  for (const [path, allow] of [
+    ["/session", "GET"],
+    ["/locks/a/renew", "POST"],
+  ] as const) {
+    const { status, headers } = await fetch(workerd.url + space + path, { method: "HEAD" });
+    assert.deepEqual([status, headers.get("allow")], [405, allow]);
+  }
+  // To the letter: whatever came after the headers would be taken for another response.
+  const socket = connect(Number(new URL(workerd.url).port), "127.0.0.1");
+  const heads = paths.map((path) => `HEAD ${path} HTTP/1.1\r\nhost: x\r\n\r\n`);
+  socket.write(`${heads.join("")}HEAD /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n`);
+  const all = await stringOf(socket);
+  const responses = all.split(/(?=HTTP\/1\.1 )/);
+  assert.equal(responses.length, paths.length + 1, all);
+  for (const response of responses) assert.match(response, /^HTTP\/1\.1 (200|400) .*\r\n\r\n$/s);
 });
 
 test("a body has to say that it is JSON", async () => {
@@ -144,6 +181,9 @@ test("a list is a page in byte order, and goes on after its cursor", async () =>
   assert.deepEqual(await names("?pageSize=3"), ["a+", "a/1", "a/2", "cursor a/2"]);
   assert.deepEqual(await names("?pageSize=3&cursor=a%2F2"), ["a0", "ab", "b", "cursor b"]);
   assert.deepEqual(await names("?pageSize=3&cursor=b"), ["\ue000", "\u{10ffff}"]);
+  // Any name is one, whether there is such a lock or not.
+  assert.deepEqual(await names("?pageSize=1&cursor=a%2F3"), ["a0", "cursor a0"]);
+  assert.deepEqual(await names("?pageSize=1&cursor=@@"), ["a+", "cursor a+"]);
   assert.deepEqual(await names("?prefix=a%2F"), ["a/1", "a/2"]);
   assert.deepEqual(await names("?prefix=a%2B"), ["a+"]);
   assert.deepEqual(await names("?prefix=%F4%8F%BF%BF"), ["\u{10ffff}"]);

@@ -340,6 +340,47 @@ test("calls of one client reach the store in the order made, over HTTP too", asy
   }
 });
 
+test("calls over HTTP lost their order where all answers before them took over a second together", async () => {
+  const lock = name();
+  const locks = client({ WebSocket: false });
+  await locks.acquire(lock);
+  proxy.delayMs = () => Math.random() * 100;
+  const order = Array.from({ length: 20 }, (_, index) => index);
+  for (const index of order) locks.acquire(lock, { info: index }).catch(() => {});
+  const { waiters } = await locks.inspect(lock);
+  assert.deepEqual(
+    waiters.map(({ info }) => info),
+    order,
+  );
+});
+
+test("calls on their way over HTTP were overtaken when there was a socket again", async () => {
+  const lock = name();
+  await other().acquire(lock);
+  let attempts = 0;
+  class Late extends WebSocket {
+    constructor(url: string, protocols: string[]) {
+      attempts += 1;
+      if (attempts === 1) throw new Error("not yet");
+      super(url, protocols);
+    }
+  }
+  const locks = client({ WebSocket: Late });
+  proxy.delayMs = () => 30;
+  await locks.acquire(name());
+  const order = Array.from({ length: 20 }, (_, index) => index);
+  for (const index of order) {
+    locks.acquire(lock, { info: index }).catch(() => {});
+    await sleep(25);
+  }
+  const { waiters } = await locks.inspect(lock);
+  assert.equal(attempts, 2);
+  assert.deepEqual(
+    waiters.map(({ info }) => info),
+    order,
+  );
+});
+
 test("a socket that closes takes its waiters at once; of one that is cut off the places are kept for a while", async () => {
   const store = new Store(workerd);
   const lock = name();

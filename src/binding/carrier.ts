@@ -46,6 +46,8 @@ export interface Carrier {
   call(call: Call): Promise<unknown>;
   /** Nothing more comes from that caller, and nothing is to be pushed to it. */
   leave?(listener: Listener): void;
+  /** Resolves when what was called before in that space has arrived, as far as that is waited for. */
+  settled?(space: string): Promise<void>;
   /** The clock that its holders count on, where it is not the usual one. */
   readonly clock?: Clock;
 }

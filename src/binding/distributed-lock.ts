@@ -179,7 +179,7 @@ function checkedBlocking(options: BlockingOptions): BlockingOptions {
 function checkedRenewal(everyMs: unknown, ttlMs: unknown): number {
   // A ttl that is none is refused when it is used.
   if (everyMs === undefined)
-    return Math.max(1, Math.floor((typeof ttlMs === "number" ? ttlMs : 30_000) / 3)) || 1;
+    return Math.floor((typeof ttlMs === "number" ? ttlMs : 30_000) / 3) || 1;
   if (Number.isSafeInteger(everyMs) && (everyMs as number) >= 1) return everyMs as number;
   throw invalid("renewEveryMs", "an integer from 1 on (milliseconds)");
 }

@@ -47,6 +47,10 @@ export class HttpCarrier implements Carrier {
     return this.#wait(call, waitMs);
   }
 
+  settled(space: string): Promise<void> {
+    return this.#order.run(space, undefined, async () => {});
+  }
+
   /** Takes a place in the queue first, in order, and then waits there: what comes after it need not wait for that. */
   async #wait(call: Call, waitMs: number): Promise<unknown> {
     const { space, lock, fields } = call;

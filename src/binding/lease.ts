@@ -85,7 +85,10 @@ export class Lease {
    * Rejects with a LeaseError: `lost` where the lease is over, `invalid_argument`, or what the store answers.
    */
   renew(ttlMs?: number): Promise<this> {
-    return quiet(this.#driver.renew(ttlMs).then(() => this));
+    const renewed = this.#driver.renew(ttlMs).then(() => this);
+    // That nobody looks at how it ends is no error.
+    renewed.catch(() => {});
+    return renewed;
   }
 
   /**
@@ -134,10 +137,4 @@ export class Lease {
   setRenewal(everyMs: number): void {
     this.#driver.setRenewal(everyMs);
   }
-}
-
-/** That nobody looks at how a promise ends is no error. */
-function quiet<T>(promise: Promise<T>): Promise<T> {
-  promise.catch(() => {});
-  return promise;
 }

@@ -43,18 +43,22 @@ export class MemoryStore {
 
   /** @internal */
   leave(listener: Listener): void {
-    void this.#loading?.then((spaces) => spaces.leave(listener));
+    // A store that could not be loaded knows nobody.
+    this.#loading?.then(
+      (spaces) => spaces.leave(listener),
+      () => {},
+    );
   }
 
   #load(): Promise<Spaces> {
     if (this.#loading) return this.#loading;
-    const loading = import("#store").then(
+    this.#loading = import("#store").then(
       ({ Spaces }) => new Spaces(this.#now, this.clock?.patienceMs ?? Infinity),
+      (error: unknown) => {
+        this.#loading = undefined;
+        throw new NoAnswer(unavailable("the in-process store could not be loaded", error), true);
+      },
     );
-    this.#loading = loading.catch((error: unknown) => {
-      this.#loading = undefined;
-      throw new NoAnswer(unavailable("the in-process store could not be loaded", error), true);
-    });
     // Before anybody who waits for it: what is called from then on comes after what was called before.
     this.#loading.then(
       (spaces) => (this.#spaces = spaces),

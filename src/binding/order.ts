@@ -8,7 +8,7 @@ interface Sent {
   readonly done: Promise<unknown>;
 }
 
-/** An answer that takes longer is not waited for: it may never come, and others have their own hurry. */
+/** With none answered for so long they are not waited for: one may never be, and others have their own hurry. */
 const PATIENCE_MS = 1_000;
 
 export class Order {
@@ -29,9 +29,15 @@ export class Order {
   }
 }
 
-async function all(earlier: readonly Sent[]): Promise<void> {
+/** Each may have others before it, and so takes its time. */
+function all(earlier: readonly Sent[]): Promise<void> {
   const timer = new Timer();
-  const patience = new Promise<void>((resolve) => timer.set(PATIENCE_MS, resolve));
-  await Promise.race([Promise.all(earlier.map(({ done }) => done)), patience]);
-  timer.clear();
+  return new Promise((resolve) => {
+    const wait = () => timer.set(PATIENCE_MS, resolve);
+    wait();
+    void Promise.all(earlier.map(({ done }) => done.then(wait))).then(() => {
+      timer.clear();
+      resolve();
+    });
+  });
 }

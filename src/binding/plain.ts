@@ -16,7 +16,7 @@ export function fieldsOf(options: unknown): Record<string, unknown> {
 
 /** Options are an object, whatever is in it. */
 export function checked<T>(options: T): T & object {
-  if (typeof options === "object" && options !== null) return options;
+  if (typeof options === "object" && options !== null && !Array.isArray(options)) return options;
   throw invalid("options", "an object");
 }
 

@@ -1,5 +1,5 @@
 // Several locks at once.
-import { invalid, isTaken } from "./errors.ts";
+import { invalid, isTaken, LeaseError } from "./errors.ts";
 import type { Lease } from "./lease.ts";
 import type { AcquireOptions } from "./types.ts";
 import { asked, holding } from "./web-locks.ts";
@@ -10,24 +10,27 @@ export async function requested(
   acquire: (name: string, options: AcquireOptions) => Promise<Lease>,
 ): Promise<unknown> {
   if (!Array.isArray(names)) throw invalid("names", "an array of names");
-  // One by one for what is wrong with a name; the options and the callback are those of all, and judged once.
-  const all = (names.length > 0 ? names : ["none"]).map((name, at) =>
-    asked([name, ...(at > 0 ? [() => {}] : rest)]),
-  );
-  const { options, ifAvailable, callback } = all[0]!;
-  const wanted = names.length > 0 ? all.map(({ name }) => name) : [];
+  // The options and the callback are those of all, and judged once.
+  const { options, ifAvailable, callback } = asked(["all", ...rest]);
+  const wanted = names.map((name) => asked([name, () => {}]).name);
   const leases = new Map<string, Lease>();
+  let name = "";
   try {
     const deadline = performance.now() + (options.waitMs ?? Infinity);
-    for (const name of [...new Set(wanted)].sort()) {
-      const waitMs = options.waitMs === undefined ? undefined : left(deadline, options.waitMs);
+    for (name of [...new Set(wanted)].sort()) {
+      const waitMs = left(deadline, options.waitMs);
       leases.set(name, await acquire(name, { ...options, waitMs } as AcquireOptions));
-      throwIfLost(leases);
+      // One may be lost while another is waited for.
+      for (const { signal } of leases.values()) signal.throwIfAborted();
     }
   } catch (error) {
     await giveBack(leases);
     if (ifAvailable && isTaken(error)) return callback(null);
-    throw error;
+    if (!(error instanceof LeaseError) || error.field !== "lock") throw error;
+    throw invalid(
+      "lock",
+      `${error.message.slice("lock must be ".length)}: names[${wanted.indexOf(name)}]`,
+    );
   }
   return holding([...leases.values()], () =>
     (callback as unknown as (leases: readonly Lease[]) => unknown)(
@@ -38,14 +41,9 @@ export async function requested(
 
 /** What is left of the time for all of them, and never nothing: that would be another kind of ask. */
 function left(deadline: number, waitMs: unknown): unknown {
-  // What is no such length is refused as it is.
+  // What is no such length, or none, is judged as it is.
   if (!Number.isSafeInteger(waitMs) || (waitMs as number) <= 0) return waitMs;
   return Math.max(1, Math.ceil(deadline - performance.now()));
-}
-
-/** One may be lost while another is waited for. */
-function throwIfLost(leases: ReadonlyMap<string, Lease>): void {
-  for (const { signal } of leases.values()) signal.throwIfAborted();
 }
 
 /** The last first. */

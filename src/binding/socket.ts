@@ -203,17 +203,20 @@ export class Line {
     if (socket.readyState === OPEN) this.#opened();
   }
 
-  #opened(): void {
+  async #opened(): Promise<void> {
+    const socket = this.#socket;
     const wasDown = this.#failures > 0 || this.#state === "down";
+    this.#state = "opening";
+    this.#timer.clear();
+    this.#heardAt = performance.now();
+    this.#tripMs = this.#heardAt - this.#openedFrom;
+    // What has gone another way is not overtaken.
+    if (wasDown) await this.#instead.settled?.(this.#space);
+    if (socket !== this.#socket) return;
     this.#state = "open";
     this.#failures = 0;
     this.#frames = 0;
     this.#pushes = 0;
-    this.#pingedAt = undefined;
-    this.#idleSince = undefined;
-    this.#heardAt = performance.now();
-    this.#tripMs = this.#heardAt - this.#openedFrom;
-    this.#timer.clear();
     this.#send();
     this.#look();
     // Whoever holds or waits lets the store know that it can be told of it again.

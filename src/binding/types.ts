@@ -116,7 +116,7 @@ export interface Inspection {
 export interface ListOptions {
   /** Only locks whose names start with it. */
   readonly prefix?: string | undefined;
-  /** From an earlier page: go on after it. */
+  /** That of an earlier page, or any name, of a lock that is there or not: only names after it, in byte order. */
   readonly cursor?: string | undefined;
   /** 1 to 1 000, 100 unless given. */
   readonly pageSize?: number | undefined;

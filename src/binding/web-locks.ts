@@ -114,9 +114,5 @@ function lossOf(leases: readonly Lease[]): { promise: Promise<never>; ignore: ()
 function asWebLocksDo(error: LeaseError): Error {
   if (error.reason !== "stolen") return error;
   const abort = new DOMException("the lock was stolen", "AbortError");
-  return Object.defineProperty(abort, "cause", {
-    value: error,
-    configurable: true,
-    writable: true,
-  });
+  return Object.defineProperty(abort, "cause", { value: error });
 }

@@ -115,6 +115,9 @@ export function failureOf(error: unknown, asked: Asked): Failure {
     case "not_found":
       return new Failure(Exit.unavailable, code, `there is no lease store at ${url}; ${ELSEWHERE}`);
     case "unavailable":
+      // The store has answered, too late for so short a lease.
+      if (message === LATE)
+        return new Failure(Exit.lost, "lost", `${message}: give a longer --ttl or --max-hold`);
       return unavailable(
         `${message.includes(url) ? message : `no answer from ${url}: ${message}`}${why(cause)}; ${ELSEWHERE}`,
       );
@@ -127,6 +130,9 @@ export function failureOf(error: unknown, asked: Asked): Failure {
       );
   }
 }
+
+/** What the client says of such a lease: its code does not tell it from a store that is away. */
+const LATE = "the lease was over when it arrived";
 
 const ELSEWHERE = "see that it runs there, or give another with --url or LEASEHOLD_URL";
 

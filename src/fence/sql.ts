@@ -32,7 +32,9 @@ export function fenceSql(dialect: "postgres" | "sqlite", options: TableOptions =
   }[dialect];
   if (!words) throw invalid("dialect", '"postgres" or "sqlite"');
   const [integer, suffix, name, fence] = words;
-  if (typeof options !== "object" || options === null) throw invalid("options", "an object");
+  if (typeof options !== "object" || options === null || Array.isArray(options)) {
+    throw invalid("options", "an object");
+  }
   for (const [name, value] of Object.entries(options)) {
     const isKnown = name === "table" || value === undefined;
     if (!isKnown) throw invalid(name, "left out: there is no such option");

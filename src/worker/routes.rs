@@ -2,6 +2,7 @@
 //!
 //! Under `/v1/spaces/{space}`: `POST /locks/{lock}/{acquire|renew|release|cancel|revoke}`, `GET /locks/{lock}`,
 //! `GET /locks?prefix=&cursor=&pageSize=`, `GET /audit?cursor=&pageSize=`, `GET /metrics`, `GET /session` (a WebSocket).
+//! HEAD is answered as GET is, but at `/session`.
 //! A `{space}` obeys the rules of a lock's name, so that a space per lock can have the lock's name. Both are one
 //! percent-encoded segment: `a%2Fb` is the lock `a/b`.
 
@@ -21,6 +22,9 @@ const SPACES: &str = "/v1/spaces/";
 
 /// The longest address, and the largest headers: 16 KiB.
 const MAX_HEAD_BYTES: usize = 16 * 1024;
+
+/// The methods of what is read: the run-time sends no body in answer to HEAD.
+const READ: &str = "GET, HEAD";
 
 /// Parameters of a query that are numbers. All others are text.
 const NUMBERS: [&str; 1] = ["pageSize"];
@@ -332,11 +336,11 @@ fn find(method: &str, url: &str, content_type: &str, length: f64) -> Result<Rout
     }
     let (path, query) = target(url);
     if path == "/healthz" {
-        allow(method, "GET")?;
+        allow(method, READ)?;
         return Ok(Route::Health);
     }
     if path == "/openapi.json" {
-        allow(method, "GET")?;
+        allow(method, READ)?;
         return Ok(Route::Document);
     }
     let Some(rest) = path.strip_prefix(SPACES) else {
@@ -349,19 +353,19 @@ fn find(method: &str, url: &str, content_type: &str, length: f64) -> Result<Rout
     }
     let (space, verb, lock) = match segments[..] {
         [space, "metrics"] => {
-            allow(method, "GET")?;
+            allow(method, READ)?;
             (space, Verb::Metrics, None)
         }
         [space, "audit"] => {
-            allow(method, "GET")?;
+            allow(method, READ)?;
             (space, Verb::Audit, None)
         }
         [space, "locks"] => {
-            allow(method, "GET")?;
+            allow(method, READ)?;
             (space, Verb::Op(Op::List), None)
         }
         [space, "locks", lock] => {
-            allow(method, "GET")?;
+            allow(method, READ)?;
             (space, Verb::Op(Op::Inspect), Some(lock))
         }
         [space, "locks", lock, op] => {
@@ -411,7 +415,11 @@ fn is_posted(op: Op) -> bool {
 }
 
 fn allow(method: &str, allow: &'static str) -> Result<(), Miss> {
-    if method == allow { Ok(()) } else { Err(Miss { allow, ..Refusal::MethodNotAllowed.into() }) }
+    if allow.split(", ").any(|one| one == method) {
+        Ok(())
+    } else {
+        Err(Miss { allow, ..Refusal::MethodNotAllowed.into() })
+    }
 }
 
 fn check_body(content_type: &str, length: f64) -> Result<(), Refusal> {
