@@ -207,7 +207,8 @@ test("a client refuses what it is set up with", async () => {
   for (const WebSocket of [1, "ws", {}, null, true]) {
     await refuses("WebSocket", () => new Leasehold("http://localhost", { WebSocket } as object));
   }
-  await refuses("now", () => memoryStore({ now: 1 } as object));
+  const clocks = [1, () => NaN, () => "5", () => undefined, () => -1, () => assert.fail("none")];
+  for (const now of [...clocks, null]) await refuses("now", () => memoryStore({ now } as object));
   await refuses("apiKey", () => new Leasehold(store.target, { apiKey: "a" } as object));
   await refuses("ttlMs", () => new Leasehold(store.target, { ttlMs: 100 } as object));
   await refuses("clock", () => memoryStore({ clock: Date.now } as object));

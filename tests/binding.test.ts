@@ -61,6 +61,25 @@ test("an injected clock is the store's and its holders'", async () => {
   assert.equal(next.fence, lease.fence + 1);
 });
 
+test("an injected clock that failed took the leases of every client in the process with it", async () => {
+  let isBroken = false;
+  const now = () => (isBroken ? assert.fail("it is broken") : Date.now());
+  const locks = new Leasehold(memoryStore({ now }));
+  const [mine, others] = [
+    await locks.acquire("a"),
+    await world.client().acquire("not the clock's"),
+  ];
+  isBroken = true;
+  assert.equal(mine.held, true);
+  const next = await locks.acquire("b");
+  await sleep(20);
+  assert.deepEqual([mine.held, next.held, others.held], [true, true, true]);
+  assert.deepEqual(await mine.release(), { status: "released" });
+  isBroken = false;
+  assert.deepEqual(await next.release(), { status: "released" });
+  assert.deepEqual(await others.release(), { status: "released" });
+});
+
 test("a waiter is served when the injected clock has been turned", async () => {
   let now = 0;
   const locks = new Leasehold(memoryStore({ now: () => now }));

@@ -8,7 +8,7 @@ import type { Spaces } from "./store.ts";
 export interface MemoryStoreOptions {
   /**
    * Epoch milliseconds: `Date.now` unless given. The store and its holders go by this clock; for holders time
-   * passes also while it stands.
+   * passes also while it stands. When it throws or gives no number it stands.
    */
   readonly now?: (() => number) | undefined;
 }
@@ -31,9 +31,8 @@ export class MemoryStore {
 
   /** @internal */
   constructor(now?: () => number) {
-    if (now !== undefined && typeof now !== "function") throw invalid("now", "a function");
-    this.#now = now ?? Date.now;
-    if (now) this.clock = injected(now);
+    this.#now = now === undefined ? Date.now : steady(now);
+    if (now) this.clock = injected(this.#now);
   }
 
   /** @internal */
@@ -66,4 +65,20 @@ export class MemoryStore {
     );
     return this.#loading;
   }
+}
+
+/** The clock of a caller, of whose mistakes others with the same client know nothing. */
+function steady(now: () => number): () => number {
+  let latest = NaN;
+  const read = () => {
+    try {
+      const reading = now();
+      if (Number.isFinite(reading)) latest = reading;
+    } catch {
+      // It stands.
+    }
+    return latest;
+  };
+  if (!(read() >= 0)) throw invalid("now", "a function that gives epoch milliseconds");
+  return read;
 }

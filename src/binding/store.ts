@@ -83,7 +83,8 @@ class MemoryCore implements Core<unknown, Push> {
     patienceMs: number,
     tell: (number: number, push: Push) => void,
   ) {
-    this.#store = enter(() => new Store(space, now()), this.#made);
+    const started = now();
+    this.#store = enter(() => new Store(space, started), this.#made);
     this.#now = now;
     this.#patienceMs = patienceMs;
     this.#tell = tell;
