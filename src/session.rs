@@ -493,11 +493,13 @@ impl Session {
     pub fn release(&mut self, now: Ms) {
         match &self.phase {
             Phase::Asking(_) => self.give_up_with(End::GivenUp, now),
-            Phase::Holding(Held { grant: Grant { fence, .. }, deadline, .. }) => {
-                self.would_end_at = *deadline;
-                self.go(Phase::Releasing { fence: *fence, next_at: now, end: None });
+            Phase::Holding(Held { grant: Grant { fence, .. }, .. }) | Phase::Unconfirmed { fence } => {
+                let fence = *fence;
+                if let Phase::Holding(held) = &self.phase {
+                    self.would_end_at = held.deadline;
+                }
+                self.go(Phase::Releasing { fence, next_at: now, end: None });
             }
-            Phase::Unconfirmed { fence } => self.go(Phase::Releasing { fence: *fence, next_at: now, end: None }),
             Phase::Cancelling { .. } | Phase::Releasing { .. } | Phase::Over(_) => {}
         }
     }

@@ -287,6 +287,14 @@ pub const MUTATIONS: &[Mutation] = &[
     ),
     mutation(
         11,
+        "a lease that ended by itself counts as released",
+        "session.rs",
+        "reason == Lost::Unknown && «now < self.would_end_at»",
+        "true",
+    )
+    .noticed_by("holder"),
+    mutation(
+        11,
         "a renewal is sent while it releases",
         "session.rs",
         "«Command::Release(Release { token: token.clone(), fence: *fence })»",
