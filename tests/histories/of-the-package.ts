@@ -26,17 +26,15 @@ async function hold(lock: string, ask: string): Promise<void> {
   const ttlMs = 200 + Math.floor(random() * 800);
   const calledAt = recorder.now();
   let lease;
+  const abandoned = { what: "abandoned", ask, limit: null, steal: false } as const;
   try {
     lease = await locks.acquire(lock, { ttlMs, waitMs: 1_000, info: ask });
   } catch {
-    return recorder.givenUp(lock, calledAt, {
-      what: "abandoned",
-      ask,
-      limit: null,
-      steal: false,
-    });
+    return recorder.givenUp(lock, calledAt, abandoned);
   }
   const { fence } = lease;
+  // It may have had one before, which was over when it heard of it: then it asked anew.
+  recorder.answered(lock, calledAt, abandoned);
   recorder.answered(lock, calledAt, { what: "kept", fence, limit: null, ttlMs });
   // Who believes no more, a margin before the store does, gives back what may be left: sent just before this is heard of.
   const onAbort = () => {

@@ -27,16 +27,18 @@ export interface Recording {
 
 /** So many rounds of trouble, each ending with SIGKILL and a restart on the same state. */
 export async function record(seed: number, rounds: number): Promise<Recording> {
+  // Of the clients: what asks are called by begins with it, and beyond 2 ** 53 two would be one.
+  const first = (seed % 1_000_000_000_000) * 1_000;
   await using workerd = await Workerd.start();
   await using proxy = await Proxy.before(workerd.url);
   const recorder = new Recorder();
   const leap = new Leap(recorder);
   const ending = new AbortController();
   const byHand = Array.from({ length: BY_HAND }, (_, at) =>
-    callByHand(new Store(proxy), recorder, dice(seed * 1_000 + at), ending.signal),
+    callByHand(new Store(proxy), recorder, dice(first + at), ending.signal),
   );
   const threads = Array.from({ length: OF_THE_PACKAGE }, (_, at) =>
-    thread(proxy.url, seed * 1_000 + 500 + at, recorder, ending.signal),
+    thread(proxy.url, first + 500 + at, recorder, ending.signal),
   );
   const faults = await trouble(workerd, proxy, rounds, dice(seed));
   ending.abort();
