@@ -56,7 +56,6 @@ const leasehold :Workerd.Worker = (
 const counted :Workerd.Worker = (
   modules = [(name = "./counted.js", esModule = embed "counted.js"), ${LEASEHOLD}],
   compatibilityDate = "${COMPATIBILITY_DATE}",
-  compatibilityFlags = ["no_web_socket_compression"],
   durableObjectNamespaces = [(className = "Counted", uniqueKey = "counted", enableSql = true)],
   durableObjectStorage = (localDisk = "disk"),
 );
@@ -84,7 +83,6 @@ const reference :Workerd.Worker = (
 const driver :Workerd.Worker = (
   modules = [(name = "./driver.js", esModule = embed "driver.js")],
   compatibilityDate = "${COMPATIBILITY_DATE}",
-  compatibilityFlags = ["no_web_socket_compression"],
   bindings = [
     (name = "LEASES", durableObjectNamespace = (className = "LeaseStore", serviceName = "leasehold")),
     (name = "COUNTED", durableObjectNamespace = (className = "Counted", serviceName = "counted")),

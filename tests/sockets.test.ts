@@ -86,7 +86,7 @@ test("one socket for all locks of a space, and the commands of one turn in one m
   assert.deepEqual([count(sent), count(got)], [2, 2]);
 });
 
-/** A store that answers a message at once, grants whatever is asked for, and then takes the last lease of it away. */
+/** A store that answers a message at once, grants whatever is asked for, and revokes the last lease of it where it is to. */
 class GrantingStore extends EventTarget {
   readonly sent: number[] = [];
   readyState = 0;

@@ -83,8 +83,7 @@ class MemoryCore implements Core<unknown, Push> {
     patienceMs: number,
     tell: (number: number, push: Push) => void,
   ) {
-    const started = now();
-    this.#store = enter(() => new Store(space, started), this.#made);
+    this.#store = enter(() => new Store(space, now()), this.#made);
     this.#now = now;
     this.#patienceMs = patienceMs;
     this.#tell = tell;
